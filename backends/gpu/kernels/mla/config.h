@@ -27,19 +27,19 @@ template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
     static constexpr uint32_t warps = MLA_THREADS / GPU_WARP;
     static constexpr uint32_t row_blocks = rows / 16;
 
-    /* Scores: the warps of a team have a part of the columns each, so many steps of 16, of which the main
-     * ones are columns of values too. */
+    /* Scores: the warps of a warp group have a part of the columns each, so many steps of 16, of which the
+     * main ones are columns of values too. */
     static constexpr uint32_t parts = mla_column_warps(rows, KvSize);
     static constexpr uint32_t steps = MLA_QK_DIM / 16 / parts, main_steps = MLA_VO_DIM / 16 / parts;
-    /* Blocks of 16 rows of a team, and fragments of 8 keys that it multiplies them with at once, in a wave. A
-     * warp keeps one of these products of every wave. */
+    /* Blocks of 16 rows of a warp group, and fragments of 8 keys that it multiplies them with at once, in a
+     * wave. A warp keeps one of these products of every wave. */
     /* Sums of a product, which would take registers that 64 rows do not leave. */
     static constexpr uint32_t sums = rows > MLA_SMALL_ROWS ? 1 : (steps + 5) / 6;
-    static constexpr uint32_t team_blocks = parts == 2 || row_blocks == 1 ? 1 : 2;
-    static constexpr uint32_t wave_fragments = parts / team_blocks;
-    static constexpr uint32_t key_teams = warps / parts * team_blocks / row_blocks; /* that share rows */
-    static constexpr uint32_t team_keys = MLA_KV_TILE / key_teams;
-    static constexpr uint32_t waves = team_keys / (8 * wave_fragments);
+    static constexpr uint32_t group_blocks = parts == 2 || row_blocks == 1 ? 1 : 2;
+    static constexpr uint32_t wave_fragments = parts / group_blocks;
+    static constexpr uint32_t key_groups = warps / parts * group_blocks / row_blocks; /* that share rows */
+    static constexpr uint32_t group_keys = MLA_KV_TILE / key_groups;
+    static constexpr uint32_t waves = group_keys / (8 * wave_fragments);
     static constexpr uint32_t block_warps = warps / row_blocks; /* that keep products of the same rows */
 
     static constexpr uint32_t state_bytes = mla_state_bytes(rows, KvSize);
@@ -66,7 +66,7 @@ template <> struct mla_row_state<false> {
 /* The CTA's state beside the KV tiles. */
 template <class Config> struct mla_shared {
     union {
-        /* Scores that a warp passes to the others of its team. */
+        /* Scores that a warp passes to the others of its warp group. */
         struct gpu_u128 exchange[Config::warps][Config::parts - 1][GPU_WARP];
         alignas(128) unsigned char p[Config::rows * MLA_KV_TILE * 2];
     };
@@ -95,22 +95,22 @@ template <class Config> struct mla_shared {
 /* What a warp computes of a tile's scores. */
 struct mla_warp {
     uint32_t part;  /* of the columns */
-    uint32_t row0;  /* first row of its team */
-    uint32_t key0;  /* first key of its team */
+    uint32_t row0;  /* first row of its warp group */
+    uint32_t key0;  /* first key of its warp group */
     uint32_t block; /* of rows, of which it keeps products */
     uint32_t group; /* among the warps that keep products of these rows */
 };
 
 template <class Config> GPU_INLINE struct mla_warp mla_warp_of_thread(void)
 {
-    const uint32_t warp = gpu_thread() / GPU_WARP, team = warp / Config::parts;
+    const uint32_t warp = gpu_thread() / GPU_WARP, warp_group = warp / Config::parts;
     struct mla_warp w;
 
     w.part = warp % Config::parts;
-    w.row0 = team / Config::key_teams * Config::team_blocks * 16;
-    w.key0 = team % Config::key_teams * Config::team_keys;
+    w.row0 = warp_group / Config::key_groups * Config::group_blocks * 16;
+    w.key0 = warp_group % Config::key_groups * Config::group_keys;
     w.block = w.row0 / 16 + w.part / Config::wave_fragments;
-    w.group = team % Config::key_teams * Config::wave_fragments + w.part % Config::wave_fragments;
+    w.group = warp_group % Config::key_groups * Config::wave_fragments + w.part % Config::wave_fragments;
     return w;
 }
 

@@ -4,9 +4,9 @@
  * shared memory and matrix units, of which the first ones, up to 512, are the values too.
  *
  * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores, two
- * or four warps form a team that has rows and keys of its own and divides the columns: each warp holds its
- * part of the queries in registers, computes a part of every sum, sends the others the sums that they keep,
- * and adds up its own. For the values, each warp has 64 columns of all rows.
+ * or four warps form a warp group that has rows and keys of its own and divides the columns: each warp holds
+ * its part of the queries in registers, computes a part of every sum, sends the others the sums that they
+ * keep, and adds up its own. For the values, each warp has 64 columns of all rows.
  *
  * Scores, sums and maxima are f32 in base 2; P is rounded to the queries' type for its product with the
  * values, the row sum is of P before.
@@ -124,7 +124,7 @@ GPU_INLINE void mla_begin_copies(const struct gpu_run *run, struct mla_shared<Co
 template <class Config>
 GPU_INLINE void mla_begin(const struct gpu_run *run, struct mla_shared<Config> *shared, unsigned char *buffer,
                           uint32_t stages, const struct mla_warp *w,
-                          uint32_t q[Config::team_blocks][Config::steps][4])
+                          uint32_t q[Config::group_blocks][Config::steps][4])
 {
     const uint32_t first = shared->work.first, before = stages - Config::query_stages;
     const unsigned char *const queries = buffer + before * Config::tile_bytes;
@@ -163,7 +163,7 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     const struct mla_warp w = mla_warp_of_thread<Config>();
     const uint32_t dtype = run->k.dtype;
     const bool scaled = Config::kv8 && mla_scale_per_key(run);
-    uint32_t q[Config::team_blocks][Config::steps][4], stage = 0;
+    uint32_t q[Config::group_blocks][Config::steps][4], stage = 0;
     float o[Config::row_blocks][8][4];
 
     mla_begin<Config>(run, shared, buffer, stages, &w, q);

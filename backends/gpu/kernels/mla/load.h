@@ -114,17 +114,17 @@ GPU_INLINE uint32_t mla_scaled_pair(uint32_t pair, float scale)
 }
 
 /*
- * This warp's part of the queries of its team. Codes come in other places of a fragment than 16-bit numbers:
- * a lane has four neighbours of them, and so of the queries' columns.
+ * This warp's part of the queries of its warp group. Codes come in other places of a fragment than 16-bit
+ * numbers: a lane has four neighbours of them, and so of the queries' columns.
  */
 template <class Config>
 GPU_INLINE void mla_take_queries(const struct mla_shared<Config> *shared, const unsigned char *from,
-                                 const struct mla_warp *w, uint32_t q[Config::team_blocks][Config::steps][4])
+                                 const struct mla_warp *w, uint32_t q[Config::group_blocks][Config::steps][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, matrix = lane / 8, in = lane % 8;
 
     GPU_UNROLL
-    for (uint32_t i = 0; i < Config::team_blocks * Config::steps; i++) {
+    for (uint32_t i = 0; i < Config::group_blocks * Config::steps; i++) {
         uint32_t *to = q[i / Config::steps][i % Config::steps];
         const uint32_t row = w->row0 + i / Config::steps * 16;
         const uint32_t chunk = mla_column<Config>(w->part, i % Config::steps) / 8;

@@ -6,7 +6,8 @@
 #include "codec8.h"
 #include "load.h"
 
-/* The warps of a team have a part of every product each: a warp sends the others those that they keep. */
+/* The warps of a warp group have a part of every product each: a warp sends the others those that they keep.
+ */
 template <class Config>
 GPU_INLINE void mla_exchange(struct mla_shared<Config> *shared, const struct mla_warp *w, uint32_t wave,
                              const float product[Config::parts][4], float s[4])
@@ -37,7 +38,8 @@ GPU_INLINE void mla_exchange(struct mla_shared<Config> *shared, const struct mla
     }
 }
 
-/* Where a lane reads the keys of its team: bytes of shared memory, of its first columns and of the last. */
+/* Where a lane reads the keys of its warp group: bytes of shared memory, of its first columns and of the
+ * last. */
 struct mla_key_at {
     uint32_t main, rest;
 };
@@ -90,13 +92,13 @@ GPU_INLINE void mla_load_fragments(uint32_t dtype, const unsigned char *buffer, 
 }
 
 /*
- * Products of the team's rows with the keys of a wave, over this warp's columns. Matrix units truncate a sum
- * at every step, so there are several sums of few steps of 16 columns, which f32 additions join; and no step
- * waits for the one before.
+ * Products of the warp group's rows with the keys of a wave, over this warp's columns. Matrix units truncate
+ * a sum at every step, so there are several sums of few steps of 16 columns, which f32 additions join; and no
+ * step waits for the one before.
  */
 template <class Config>
 GPU_INLINE void mla_multiply_keys(uint32_t dtype, const unsigned char *buffer, const struct mla_key_at *at,
-                                  uint32_t wave, uint32_t q[Config::team_blocks][Config::steps][4],
+                                  uint32_t wave, uint32_t q[Config::group_blocks][Config::steps][4],
                                   float product[Config::parts][4])
 {
     constexpr uint32_t fragments = Config::wave_fragments, sums = Config::sums;
@@ -115,7 +117,7 @@ GPU_INLINE void mla_multiply_keys(uint32_t dtype, const unsigned char *buffer, c
         GPU_UNROLL
         for (uint32_t n = 0; n < fragments; n++) {
             GPU_UNROLL
-            for (uint32_t m = 0; m < Config::team_blocks; m++)
+            for (uint32_t m = 0; m < Config::group_blocks; m++)
                 mla_multiply<Config::keys_bf16>(sum[k % sums][m * fragments + n], q[m][k], r + 2 * n);
         }
     }
@@ -133,7 +135,7 @@ GPU_INLINE void mla_multiply_keys(uint32_t dtype, const unsigned char *buffer, c
 template <class Config>
 GPU_INLINE void mla_scores_of(uint32_t dtype, struct mla_shared<Config> *shared, const unsigned char *buffer,
                               uint32_t keys, const struct mla_warp *w,
-                              uint32_t q[Config::team_blocks][Config::steps][4], float s[Config::waves][4])
+                              uint32_t q[Config::group_blocks][Config::steps][4], float s[Config::waves][4])
 {
     const struct mla_key_at at = mla_key_at_of<Config>(w, keys);
 
@@ -149,7 +151,7 @@ GPU_INLINE void mla_scores_of(uint32_t dtype, struct mla_shared<Config> *shared,
 template <class Config>
 GPU_INLINE void mla_scores(uint32_t dtype, struct mla_shared<Config> *shared, const unsigned char *buffer,
                            uint32_t keys, const struct mla_warp *w,
-                           uint32_t q[Config::team_blocks][Config::steps][4], float s[Config::waves][4])
+                           uint32_t q[Config::group_blocks][Config::steps][4], float s[Config::waves][4])
 {
     if constexpr (!Config::kv8)
         mla_scores_of<Config>(0, shared, buffer, keys, w, q, s);

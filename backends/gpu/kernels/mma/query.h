@@ -332,10 +332,10 @@ GPU_INLINE bool mma_is_far(int64_t position)
 /* The argument of tanh where that of mma_small_tanh is 1. */
 constexpr float MMA_CAP_STEP = 0.225f;
 
-/* `far`: the position of a row is far. `odd`: the scale of a row is not finite and positive. */
+/* `far`: the position of a row is far. `irregular`: the scale of a row is not finite and positive. */
 template <class C>
 GPU_INLINE uint32_t mma_elementwise_rules(const struct gpu_run *run, float scale, float unit, bool far,
-                                          bool odd)
+                                          bool irregular)
 {
     const bool cap = run->problem.softcap > 0;
     const bool finite = scale > 0 && scale < GPU_INFINITY;
@@ -343,10 +343,10 @@ GPU_INLINE uint32_t mma_elementwise_rules(const struct gpu_run *run, float scale
     const bool alibi = run->slopes != 0 && run->problem.alibi != ATTN_ALIBI_MASK;
     const uint32_t rules = (cap ? MMA_SOFT_CAP : 0u) | (alibi ? MMA_ALIBI : 0u) | (values ? MMA_MASK : 0u);
 
-    if (rules == 0 && run->mask.base == 0 && finite && !odd)
+    if (rules == 0 && run->mask.base == 0 && finite && !irregular)
         return 0;
     /* The results of f32 would show the error of a fast tanh. */
-    if (C::SMALL_M || !finite || odd || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
+    if (C::SMALL_M || !finite || irregular || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
         return rules | MMA_GENERAL;
     const bool large = (values && run->mask.dtype != ATTN_F16) || unit < 0x1p-60f || unit > 0x1p60f;
     return rules | (rules != 0 && large ? MMA_UNIT_FIRST : 0u);
@@ -358,7 +358,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
 {
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     struct mma_rules rules;
-    bool odd = false, far = false;
+    bool irregular = false, far = false;
 
     rules.lo = 0;
     rules.hi = 0xffffffffu;
@@ -367,7 +367,8 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
         far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));
         if constexpr (C::Q_SCALED)
-            odd = odd || !(mma_q_scale<C>(shared, row) > 0 && mma_q_scale<C>(shared, row) < GPU_INFINITY);
+            irregular =
+                irregular || !(mma_q_scale<C>(shared, row) > 0 && mma_q_scale<C>(shared, row) < GPU_INFINITY);
     }
     for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
         const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);
@@ -379,7 +380,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
     const float unit = run->problem.softcap > 0 ? run->problem.softcap : rules.scale;
     rules.elementwise =
-        mma_elementwise_rules<C>(run, rules.scale, unit, gpu_ballot(far) != 0, gpu_ballot(odd) != 0);
+        mma_elementwise_rules<C>(run, rules.scale, unit, gpu_ballot(far) != 0, gpu_ballot(irregular) != 0);
     rules.factor = mma_finite_factor(unit * GPU_LOG2E);
     rules.bias = gpu_divide(1, unit);
     const float cap_factor = gpu_divide(rules.scale, unit * MMA_CAP_STEP);
