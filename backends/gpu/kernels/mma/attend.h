@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "exchange.h"
 #include "nonfinite.h"
+#include "query.h"
 #include "score.h"
 #include "value.h"
 

@@ -6,7 +6,7 @@
 #ifndef ATTN_GPU_MMA_ELEMENTWISE_H
 #define ATTN_GPU_MMA_ELEMENTWISE_H
 
-#include "query.h"
+#include "score-rules.h"
 
 /* The row of a lane's scores [m][..][2 * h] and [2 * h + 1]. */
 template <class C>

@@ -7,7 +7,7 @@
 #define ATTN_GPU_MMA_MASK_H
 
 #include "elementwise.h"
-#include "query.h"
+#include "score-rules.h"
 
 /* A score in base 2; minus infinity for a key that the row does not see. */
 template <class C>

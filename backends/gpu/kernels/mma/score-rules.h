@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The keys that the rows of a work tile see, and what all of its scores have in common. */
+#ifndef ATTN_GPU_MMA_SCORE_RULES_H
+#define ATTN_GPU_MMA_SCORE_RULES_H
+
+#include "config.h"
+
+/* The keys that each row sees. The last threads begin: the first ones load queries. Small M: every warp
+ * finds them for itself. */
+template <class C>
+GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
+                                      uint32_t kv_head)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+
+    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP : C::THREADS - 1 - gpu_thread();
+
+    for (uint32_t row = first; row < C::ROWS; row += C::THREADS) {
+        uint32_t token, head;
+        const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
+        /* Rows behind the last one have its mask, which is read for them, too. */
+        shared->row[row] = gpu_row(run, s, exists ? token : s->q_len - 1, head);
+        if (!exists)
+            shared->row[row].lo = shared->row[row].hi = 0;
+    }
+}
+
+/* Keys of other ranks have other positions, and a square mask covers only the last ones. */
+GPU_INLINE bool mma_has_plain_keys(const struct gpu_run *run)
+{
+    return run->batch.cp_world == 0 && (run->mask.base == 0 || run->problem.span != ATTN_SPAN_SQUARE);
+}
+
+/* What the rules of a work tile do with a score: a soft cap; ALiBi; a mask of values, which may be multiplied
+ * by ALiBi's slopes; scores are multiplied by their unit first; all of this, by code that holds for all
+ * positions, scales and types. */
+constexpr uint32_t MMA_SOFT_CAP = 1, MMA_ALIBI = 2, MMA_MASK = 4, MMA_UNIT_FIRST = 8, MMA_GENERAL = 16;
+
+/* The scale of a row's scores; small M: which the CTA's warps have found together. */
+template <class C> GPU_INLINE float mma_q_scale(const mma_shared<C> *shared, uint32_t row)
+{
+    return (C::SMALL_M ? shared - gpu_thread() / GPU_WARP : shared)->q_scale[row];
+}
+
+/*
+ * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave;
+ * where no score changes, the scales of queries are applied with it. As it is positive, row maxima are found
+ * before. The rules see products, whose unit is the scale, and after a soft cap numbers whose unit is the
+ * cap; what they add has to be of that unit. Where an f32 may not hold that, products are multiplied by the
+ * unit first, and the factor is 1.
+ */
+struct mma_rules {
+    float scale;
+    float factor;
+    float bias;           /* makes numbers of the unit of what is added */
+    float cap_factor;     /* makes of products what mma_small_tanh takes */
+    uint32_t elementwise; /* MMA_SOFT_CAP and others; 0: no score changes, but a mask's bits may hide keys */
+    uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
+};
+
+/* A finite positive factor keeps a masked score minus infinity and a product of 0 at 0. */
+GPU_INLINE float mma_finite_factor(float factor)
+{
+    return fminf(fmaxf(factor, 0x1p-126f), 0x1.fffffep127f);
+}
+
+/* Whether a position is so far from all keys that their differences do not fit into 32 bits. */
+GPU_INLINE bool mma_is_far(int64_t position)
+{
+    return (uint64_t)position + 0x40000000 >= 0x80000000;
+}
+
+/* The argument of tanh where that of mma_small_tanh is 1. */
+constexpr float MMA_CAP_STEP = 0.225f;
+
+/* `far`: the position of a row is far. `irregular`: the scale of a row is not finite and positive. */
+template <class C>
+GPU_INLINE uint32_t mma_elementwise_rules(const struct gpu_run *run, float scale, float unit, bool far,
+                                          bool irregular)
+{
+    const bool cap = run->problem.softcap > 0;
+    const bool finite = scale > 0 && scale < GPU_INFINITY;
+    const bool values = run->mask.base != 0 && run->mask.dtype != 0;
+    const bool alibi = run->slopes != 0 && run->problem.alibi != ATTN_ALIBI_MASK;
+    const uint32_t rules = (cap ? MMA_SOFT_CAP : 0u) | (alibi ? MMA_ALIBI : 0u) | (values ? MMA_MASK : 0u);
+
+    if (rules == 0 && run->mask.base == 0 && finite && !irregular)
+        return 0;
+    /* The results of f32 would show the error of a fast tanh. */
+    if (C::SMALL_M || !finite || irregular || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
+        return rules | MMA_GENERAL;
+    const bool large = (values && run->mask.dtype != ATTN_F16) || unit < 0x1p-60f || unit > 0x1p60f;
+    return rules | (rules != 0 && large ? MMA_UNIT_FIRST : 0u);
+}
+
+template <class C>
+GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
+                                           const struct gpu_work_tile *p)
+{
+    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    struct mma_rules rules;
+    bool irregular = false, far = false;
+
+    rules.lo = 0;
+    rules.hi = 0xffffffffu;
+    for (uint32_t row = gpu_thread() % GPU_WARP; row < C::ROWS && row < rows; row += GPU_WARP) {
+        rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
+        rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
+        far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));
+        if constexpr (C::Q_SCALED)
+            irregular =
+                irregular || !(mma_q_scale<C>(shared, row) > 0 && mma_q_scale<C>(shared, row) < GPU_INFINITY);
+    }
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+        const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);
+        rules.lo = lo > rules.lo ? lo : rules.lo;
+        rules.hi = hi < rules.hi ? hi : rules.hi;
+    }
+    rules.scale = run->softmax_scale;
+    if (C::KV8 && !mma_scale_per_key<C>(run->problem.k_scale))
+        rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
+    const float unit = run->problem.softcap > 0 ? run->problem.softcap : rules.scale;
+    rules.elementwise =
+        mma_elementwise_rules<C>(run, rules.scale, unit, gpu_ballot(far) != 0, gpu_ballot(irregular) != 0);
+    rules.factor = mma_finite_factor(unit * GPU_LOG2E);
+    rules.bias = gpu_divide(1, unit);
+    const float cap_factor = gpu_divide(rules.scale, unit * MMA_CAP_STEP);
+    rules.cap_factor = gpu_f32_of_bits(gpu_keep(gpu_f32_bits(cap_factor)));
+    if ((rules.elementwise & (MMA_UNIT_FIRST | MMA_GENERAL)) != 0) {
+        rules.factor = 1;
+        rules.bias = GPU_LOG2E;
+    }
+    return rules;
+}
+
+/* What turns a row's products into scores in base 2, after the rules. */
+template <class C>
+GPU_INLINE float mma_row_factor(const mma_shared<C> *shared, const struct mma_rules *rules, uint32_t row)
+{
+    if (!C::Q_SCALED || rules->elementwise)
+        return rules->factor;
+    return mma_finite_factor(rules->factor * mma_q_scale<C>(shared, row));
+}
+
+#endif
