@@ -186,7 +186,7 @@ def test_speed():
     check("does not take ATTN_FLASHINFER_TENSOR_CORES=off (wanted: auto or on); cuda/flash-attn on cuda:0 has" in
           result.stderr, "an option is named, and the backend that does not read it", result)
     result = run(FAKE, "explain", "heads=8", "kv_heads=2", "head_dim=256", "q=bf16", FAKE_CUDA="arch=86")
-    check("decode_mma_bf16 does not take device=sm_86 (wanted: 111 KiB of shared memory)" in result.stderr,
+    check("decode_mma_bf16 does not take device=sm_86 (wanted: 112 KiB of shared memory)" in result.stderr,
           "a small device is named", result)
     result = run(FAKE, "explain", "heads=16", "kv_heads=1", "head_dim=576/512", "mla=1", "q=f16", "kv=int8",
                  "scales=head")

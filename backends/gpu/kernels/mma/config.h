@@ -122,22 +122,16 @@ struct small_m_list {
     uint32_t heads;        /* 1: of several heads at once */
 };
 
-/* What only small M has in shared memory. */
-template <bool SmallM> struct small_m_shared {
-    struct small_m_list list;
-};
-template <> struct small_m_shared<false> {
-};
-
 /* Shared memory in front of queries and stages; small M: of each warp. */
-template <class C> struct alignas(16) mma_shared : small_m_shared<C::SMALL_M> {
-    uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, two of which are read at once */
-    uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
+template <class C> struct alignas(16) mma_shared {
+    alignas(16) uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, read in pairs */
+    alignas(16) uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_scale_origin scale_origin[2][C::KV8 ? 2 : 1];
     struct gpu_work_tile work; /* the work tile */
-    uint32_t is_last_split;    /* this CTA combines all splits */
+    struct small_m_list list;
+    uint32_t is_last_split; /* this CTA combines all splits */
     float max[4][C::M_FRAGMENTS * 16];
     float sum[4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */

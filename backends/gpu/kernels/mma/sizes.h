@@ -121,7 +121,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    return (896 + 16 * scales + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128 * times;
+    return (928 + 16 * scales + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128 * times;
 }
 
 /* f32 scores of a tile, which warps with the same rows exchange. */
