@@ -31,20 +31,6 @@ template <class C> GPU_INLINE bool small_m_is_alone(const struct gpu_run *run, u
            run->v.dim == C::DV;
 }
 
-/*
- * Whether a warp that has a sequence alone takes several KV heads of it as one stream of keys: scores follow
- * no rule that differs from head to head, and results go straight from registers to the output.
- */
-template <class C> GPU_INLINE bool small_m_takes_heads(const struct gpu_run *run)
-{
-    const uint32_t dtype = run->problem.out_dtype;
-
-    return run->mask.base == 0 && run->slopes == 0 && run->problem.softcap <= 0 && run->softmax_scale > 0 &&
-           run->softmax_scale < GPU_INFINITY && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
-           run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo == C::DV &&
-           ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 3) == 0;
-}
-
 /* The CTA's part of a work list of `all` > 0 tiles; `sum` of them for each KV head. */
 template <class C>
 GPU_INLINE struct small_m_list small_m_list_of(const struct gpu_run *run, uint32_t sum, uint32_t even,
@@ -66,7 +52,6 @@ GPU_INLINE struct small_m_list small_m_list_of(const struct gpu_run *run, uint32
         list.begin = list.each * cta + (cta < list.longer ? cta : list.longer);
         list.end = list.begin + list.each + (cta < list.longer ? 1 : 0);
         list.alone = small_m_is_alone<C>(run, sum, list.end - list.begin);
-        list.heads = list.alone != 0 && small_m_takes_heads<C>(run);
     }
     list.limit = list.end;
     if (list.alone != 0)
