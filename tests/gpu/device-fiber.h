@@ -357,4 +357,74 @@ GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
     gpu_fiber_mma(d, a, b, 1);
 }
 
+/* ---------------------------------------------------------------- matrices of warp groups */
+
+#if defined(__cplusplus) && !defined(FIBER_WITHOUT_WGMMA)
+constexpr bool GPU_HAS_WGMMA = true;
+
+/* Two bytes of a matrix at `offset` from where it begins: swizzled as addresses are. */
+GPU_INLINE uint32_t gpu_fiber_swizzled(const unsigned char *at, uint32_t offset)
+{
+    const uintptr_t linear = (uintptr_t)at + offset;
+
+    return *(const uint16_t *)(linear ^ (linear >> 7 & 7) << 4);
+}
+
+GPU_INLINE void gpu_wgmma_fence(void)
+{
+}
+GPU_INLINE void gpu_wgmma_begin(void)
+{
+}
+GPU_INLINE void gpu_wgmma_commit(void)
+{
+}
+template <uint32_t groups> GPU_INLINE void gpu_wgmma_wait(void)
+{
+}
+template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&)[tiles][4])
+{
+}
+
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const unsigned char *a_at, const unsigned char *b_at,
+                               bool adds)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, row = gpu_thread() / GPU_WARP % 4 * 16 + lane / 4;
+    uint32_t a[4];
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t at = (row + i % 2 * 8) * 128 + (lane % 4 * 2 + i / 2 * 8) * 2;
+        a[i] = gpu_fiber_swizzled(a_at, at) | gpu_fiber_swizzled(a_at, at + 2) << 16;
+    }
+    for (uint32_t n = 0; n < 8; n++) {
+        uint32_t b[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t at = (n * 8 + lane / 4) * 128 + (lane % 4 * 2 + i * 8) * 2;
+            b[i] = gpu_fiber_swizzled(b_at, at) | gpu_fiber_swizzled(b_at, at + 2) << 16;
+        }
+        for (uint32_t e = 0; e < 4; e++)
+            d[n][e] = adds ? d[n][e] : 0;
+        gpu_fiber_mma(d[n], a, b, bf16);
+    }
+}
+
+template <bool bf16, uint32_t tiles>
+GPU_INLINE void gpu_wgmma_columns(float (&d)[tiles][4], const uint32_t a[4], const unsigned char *b_at)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    for (uint32_t n = 0; n < tiles; n++) {
+        uint32_t b[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t at = n / 8 * 8192 + (lane % 4 * 2 + i * 8) * 128 + (n % 8 * 8 + lane / 4) * 2;
+            b[i] = gpu_fiber_swizzled(b_at, at) | gpu_fiber_swizzled(b_at, at + 128) << 16;
+        }
+        gpu_fiber_mma(d[n], a, b, bf16);
+    }
+}
+#elif defined(__cplusplus)
+constexpr bool GPU_HAS_WGMMA = false;
+#endif
+
 #endif

@@ -124,7 +124,7 @@ void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fib
     fiber_cta.argument = argument;
     fiber_cta.shared = NULL;
     fiber_cta.scheduler = (struct fiber_stack){0};
-    if (grid->shared > 0 && posix_memalign((void **)&fiber_cta.shared, 128, grid->shared) != 0)
+    if (grid->shared > 0 && posix_memalign((void **)&fiber_cta.shared, 1024, grid->shared) != 0)
         fiber_die("no memory for %zu bytes of shared memory", grid->shared);
     for (uint32_t i = 0; i < grid->threads; i++)
         if (fiber_cta.thread[i].stack.base == NULL)

@@ -80,6 +80,20 @@
  *   uint32_t gpu_transpose_matrix(uint32_t pair)                   8x8, a lane has two elements
  *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
  *       d += a b with f32 sums; gpu_mma_bf16
+ *
+ * Matrices of shared memory that four warps multiply together, 16 rows each: C++ only, where GPU_HAS_WGMMA is
+ * true (sm_90a). A matrix has rows of 64 columns of 16 bits, whose 16-byte chunk c lies at place c ^ row % 8;
+ * it begins at a multiple of 1 KB, and the block of the next 64 columns 8 KB behind it. Accumulators and rows
+ * in registers are laid out as of m16n8k16.
+ *   void gpu_wgmma_fence(void)             what the thread has written is multiplied from a barrier on
+ *   void gpu_wgmma_begin(void)             before products whose registers have been written
+ *   void gpu_wgmma_rows<bf16>(float (&d)[8][4], const unsigned char *a, const unsigned char *b, bool adds)
+ *       begins d = a b^T, or adds it: 64 rows of both, 16 columns from the address on
+ *   void gpu_wgmma_columns<bf16>(float (&d)[columns / 8][4], const uint32_t a[4], const unsigned char *b)
+ *       begins d += a b: 16 columns of a, 16 rows of b from the address on, which has 64 columns or 128
+ *   void gpu_wgmma_commit(void)            closes a group of products
+ *   void gpu_wgmma_wait<n>(void)           until at most the n latest groups are under way
+ *   void gpu_wgmma_keep(float (&d)[columns / 8][4])   the compiler moves no use of d across this
  */
 #ifndef ATTN_GPU_DEVICE_H
 #define ATTN_GPU_DEVICE_H

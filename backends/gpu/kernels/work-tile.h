@@ -44,7 +44,6 @@ struct gpu_work_tile {
     uint32_t first_partial; /* where split 0 lies in the split workspace, in tiles of rows */
     uint32_t rest_partial;  /* split i > 0 lies at rest_partial + i * partial_step */
     uint32_t partial_step;
-    uint32_t heads; /* small M: KV heads, from kv_head on, that a warp stores one after the other; or 0 */
 };
 
 /* a / b, b not 0: a 32-bit division where both fit. */

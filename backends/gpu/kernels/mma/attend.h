@@ -10,6 +10,7 @@
 #include "query.h"
 #include "score.h"
 #include "value.h"
+#include "wgmma.h"
 
 /* What a warp keeps in registers from one KV iteration to the next. */
 template <class C> struct mma_loop {
@@ -195,6 +196,62 @@ template <class C> GPU_INLINE bool mma_is_whole(const mma_loop<C> *loop, uint32_
     return present == C::ALL_PRESENT && tile * GPU_TILE + loop->key0 + C::GROUP_KEYS <= loop->range.keys;
 }
 
+/* Values of a masked tile that are not finite, where they are not trusted: only rows that see them get them.
+ */
+template <class C>
+GPU_INLINE void mma_check_values(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *values,
+                                 uint32_t tile, uint64_t present, mma_loop<C> *loop, mma_score_fragments<C> s)
+{
+    if (mma_is_trusted<C>(shared) && mma_is_whole<C>(loop, tile, present))
+        return;
+    mma_clear_nonfinite<C>(run, shared, values, loop->slot, tile, loop->key0);
+    if (shared->nonfinite_tile[loop->group] == tile + 1)
+        mma_spread_nonfinite<C>(shared, loop->key0, loop->column_warp * C::WARP_DV, s, loop->o);
+}
+
+/*
+ * Scores and results of a KV iteration by products of the warp group: P of one fragment of rows is computed
+ * during a product of the other. Where a rule changes scores, both are waited for first.
+ */
+template <class C>
+GPU_INLINE void mma_iterate_wgmma(const struct gpu_run *run, mma_shared<C> *shared,
+                                  const unsigned char *queries, const unsigned char *keys,
+                                  unsigned char *values, uint32_t tile, uint64_t present, mma_loop<C> *loop,
+                                  struct mma_copy *copy)
+{
+    constexpr bool even = C::STAGES % 2 == 0; /* values are copied with scores */
+    const bool as_is = mma_keeps_scores<C>(run, &loop->rules, tile, present);
+    const bool bf16 = C::KV8 ? mma_p_bf16<C>(run) : C::BF16_MMA;
+    const float *scales = shared->v_scale[C::KV8 ? loop->slot : 0];
+    uint32_t a[C::M_FRAGMENTS][C::GROUP_KEYS / 16][4];
+    mma_score_fragments<C> s;
+    mma_row_pairs<C> factor;
+
+    mma_begin_products<C>(queries, keys, s);
+    mma_copy_rest<C>(copy, even ? C::V_BYTES : C::K_BYTES);
+    mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
+    mma_wait_products<C, 1>(0, s);
+    if (!as_is) {
+        mma_wait_products<C, 0>(1, s);
+        const bool unmasked = mma_apply_rules<C>(run, shared, &loop->rules, loop->slot, loop->row_warp, tile,
+                                                 loop->key0, present, s);
+        mma_begin_values<C>(run, shared, loop, tile, copy);
+        if (!unmasked)
+            mma_check_values<C>(run, shared, values, tile, present, loop, s);
+    }
+    mma_fragment_softmax<C>(bf16, scales, 0, s, loop->max, loop->sum, factor, loop->o, a[0]);
+    mma_wait_products<C, 0>(1, s);
+    if (as_is)
+        mma_begin_values<C>(run, shared, loop, tile, copy);
+    mma_begin_results<C>(bf16, values, a[0], loop->o[0]);
+    mma_copy_rest<C>(copy, even ? C::K_BYTES : C::V_BYTES);
+    mma_fragment_softmax<C>(bf16, scales, 1, s, loop->max, loop->sum, factor, loop->o, a[1]);
+    mma_begin_results<C>(bf16, values, a[1], loop->o[1]);
+    gpu_wgmma_wait<0>();
+    gpu_wgmma_keep(loop->o[0]);
+    gpu_wgmma_keep(loop->o[1]);
+}
+
 /* One KV iteration. */
 template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
@@ -214,7 +271,9 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
     const unsigned char *keys = loop->stages + at * C::STAGE_BYTES;
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    if constexpr (C::COLUMN_WARPS > 1) {
+    if constexpr (C::WGMMA) {
+        mma_iterate_wgmma<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
+    } else if constexpr (C::COLUMN_WARPS > 1) {
         mma_own_fragments<C> own;
         unsigned char *exchange = loop->stages + C::STAGES * C::STAGE_BYTES;
         mma_scores<C>(run, queries, keys + loop->column_warp * C::WARP_KEYS * mma_row_pitch<C>(C::K_ROW),
@@ -233,18 +292,17 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
             mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
         mma_begin_values<C>(run, shared, loop, tile, &copy);
     }
-    const bool checked = !unmasked && !(mma_is_trusted<C>(shared) && mma_is_whole<C>(loop, tile, present));
-    if (checked)
-        mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
-    if (checked && shared->nonfinite_tile[loop->group] == tile + 1)
-        mma_spread_nonfinite<C>(shared, key0, loop->column_warp * C::WARP_DV, s, loop->o);
-    mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
-    mma_row_max<C>(s, factor, tile_max);
-    mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o);
-    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, s, loop->max,
-                  loop->sum, factor, loop->o, &copy);
-    if constexpr (C::GROUPS == 1)
-        gpu_copy_commit();
+    if constexpr (!C::WGMMA) {
+        if (!unmasked)
+            mma_check_values<C>(run, shared, values, tile, present, loop, s);
+        mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
+        mma_row_max<C>(s, factor, tile_max);
+        mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o);
+        mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, s,
+                      loop->max, loop->sum, factor, loop->o, &copy);
+        if constexpr (C::GROUPS == 1)
+            gpu_copy_commit();
+    }
     if constexpr (C::KV32)
         if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
             mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o);

@@ -41,6 +41,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
+    /* Products of all warps together from matrices in shared memory, which begin at multiples of 1 KB. */
+    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
+    static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     /* Only for prefill: a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
@@ -73,12 +76,13 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
-    static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
+    static constexpr uint32_t ROW_PADDING = WGMMA ? 0 : gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
     static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
     static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
-    static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
+    static constexpr uint32_t FIXED_BYTES =
+        (gpu_mma_fixed_bytes(SHAPE) + MATRIX_BYTES - 1) / MATRIX_BYTES * MATRIX_BYTES;
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
@@ -99,6 +103,10 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
     static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
+    static_assert(FIXED_BYTES + Rows * (Q_BYTES + ROW_PADDING) + STAGES * GROUPS * STAGE_BYTES +
+                          2 * RAW_STAGES * RAW_BYTES <=
+                      gpu_mma_shared_bytes(SHAPE),
+                  "the host reserves less");
     static_assert(gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
     static_assert(SMALL_M ? Rows * RESULT_PITCH <= GROUP_FLOATS
                           : GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE),
@@ -119,7 +127,6 @@ struct small_m_list {
     uint32_t longer, ctas; /* CTAs that have a stretch */
     uint32_t even;         /* KV tiles of an even split, or 0 */
     uint32_t alone;        /* 1: every warp takes work tiles of its own */
-    uint32_t heads;        /* 1: of several heads at once */
 };
 
 /* Shared memory in front of queries and stages; small M: of each warp. */
@@ -166,19 +173,33 @@ template <class C> GPU_INLINE uint32_t mma_row_pitch(uint32_t bytes)
     return bytes + C::ROW_PADDING;
 }
 
+/* Of a row of a tile of queries: where it lies. A product of a warp group has 16 rows of each warp. */
+template <class C> GPU_INLINE uint32_t mma_query_place(uint32_t row)
+{
+    return C::WGMMA ? row / 16 % C::M_FRAGMENTS * 64 + row / 16 / C::M_FRAGMENTS * 16 + row % 16 : row;
+}
+
 /* Which bits of a chunk's number a row flips, so that neighbours begin in different banks. */
 template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
 {
     if constexpr (C::KV32)
         return (row & 6) ^ (row & 1) * 4; /* consecutive rows, and every other one, are read together */
+    if constexpr (C::WGMMA)
+        return row & 7;
     if constexpr (C::GROUPS == 1)
         return 0;
     return bytes % 128 == 0 ? row & 7 : row / 2 & 3;
 }
 
+/* Bytes of 64 columns of 64 rows, which lie together where warp groups multiply them. */
+constexpr uint32_t MMA_BLOCK_BYTES = 64 * 128;
+
 /* Offset of a 16-byte chunk of a row. */
 template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk, uint32_t bytes)
 {
+    if constexpr (C::WGMMA)
+        return row / 64 * 64 * bytes + chunk / 8 * MMA_BLOCK_BYTES + row % 64 * 128 +
+               ((chunk ^ row) & 7) * 16;
     return row * mma_row_pitch<C>(bytes) + (chunk ^ mma_swizzle<C>(row, bytes)) * 16;
 }
 
@@ -256,9 +277,11 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
     return x - (bf16 ? gpu_bf16_to_f32(gpu_f32_to_bf16(x)) : gpu_f16_to_f32(gpu_f32_to_f16(x)));
 }
 
-/* A barrier for the threads of a warp group. */
+/* A barrier for the threads of a warp group. Matrices that they have written can be multiplied behind it. */
 template <class C> GPU_INLINE void mma_group_barrier(void)
 {
+    if constexpr (C::WGMMA)
+        gpu_wgmma_fence();
     if constexpr (C::GROUP_THREADS == GPU_WARP)
         gpu_warp_barrier();
     else

@@ -45,6 +45,7 @@ GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned cha
                                    unsigned char *to)
 {
     const uint32_t stride = mma_row_threads(bytes) * 16, each = bytes / stride;
+    const struct mma_chunk own = mma_chunk_of<C>(gpu_thread(), bytes);
     uint32_t nan = 0;
 
     GPU_UNROLL
@@ -57,8 +58,11 @@ GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned cha
     for (uint32_t i = 0; i < C::KEYS * bytes / C::THREADS; i++) {
         const uint32_t chunk = i / 16;
         if (raw[gpu_thread() * 16 + chunk * 2048 + i % 16] == 0x80)
-            *(uint16_t *)(void *)(to + chunk / each * mma_row_pitch<C>(bytes * 2) +
-                                  chunk % each * stride * 2 + i % 16 * 2) = 0x7fff;
+            *(uint16_t *)(void *)(to +
+                                  mma_swizzled<C>(own.row + chunk / each,
+                                                  own.column / 8 + chunk % each * stride / 8 + i % 16 / 8,
+                                                  bytes * 2) +
+                                  i % 8 * 2) = 0x7fff;
     }
 }
 
@@ -76,7 +80,6 @@ GPU_INLINE void mma_write_numbers(uint32_t dtype, bool bf16, const mma_codes<C> 
      */
     const uint32_t high = dtype == ATTN_INT8 && bf16 ? gpu_ballot(true) & 0x43434343u : 0;
 
-    to += chunk.row * mma_row_pitch<C>(bytes * 2) + chunk.column * 2;
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         GPU_UNROLL
@@ -94,8 +97,10 @@ GPU_INLINE void mma_write_numbers(uint32_t dtype, bool bf16, const mma_codes<C> 
                     gpu_quad8_as(dtype, bf16, word, out.x + 2 * j);
                 }
             }
-            gpu_store_u128(
-                to + (h ^ first) * 16 + i / each * mma_row_pitch<C>(bytes * 2) + i % each * stride * 2, out);
+            gpu_store_u128(to + mma_swizzled<C>(chunk.row + i / each,
+                                                chunk.column / 8 + i % each * stride / 8 + (h ^ first),
+                                                bytes * 2),
+                           out);
         }
     }
     if (gpu_is_fnuz(dtype))

@@ -248,15 +248,16 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t row = m * 16 + h * 8 + lane / 4;
+            const uint32_t row = m * 16 + h * 8 + lane / 4, swizzle = mma_swizzle<C>(row, C::DK * 2);
             const float factor = gpu_shuffle_f32(target->factor, row);
             unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
-                *(uint32_t *)(void *)(at + n * 16 + (C::CODES ? 4 : 16)) =
+                *(uint32_t *)(void *)(at + (n ^ swizzle) * 16) =
+                    mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(at + (C::CODES ? n * 16 + 4 : ((n + 1) ^ swizzle) * 16)) =
                     mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
             }
         }
@@ -271,8 +272,8 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks;
     const uint32_t warp = gpu_thread() / GPU_WARP, row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
-    const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, column = lane % chunks * 16;
-    const bool inside = column0 + column < run->problem.head_dim_vo * 2;
+    const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, chunk = lane % chunks;
+    const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
     /* Only warps with the same rows read these queries, and scores have been exchanged since. */
     unsigned char *place = queries + row0 * mma_row_pitch<C>(C::DK * 2) + column0;
     const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
@@ -288,8 +289,9 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
         const uint32_t row = i + lane / chunks;
         const uint64_t to = gpu_shuffle_u64(target.to, row);
         if (to != 0 && inside)
-            gpu_store_global_u128(to + column0 + column,
-                                  gpu_load_u128(place + row * mma_row_pitch<C>(C::DK * 2) + column));
+            gpu_store_global_u128(to + column0 + chunk * 16,
+                                  gpu_load_u128(place + row * mma_row_pitch<C>(C::DK * 2) +
+                                                (chunk ^ mma_swizzle<C>(row, C::DK * 2)) * 16));
     }
 }
 

@@ -150,7 +150,7 @@ GPU_INLINE struct mma_copy mma_copy_begin(const uint64_t *at, uint32_t used, uin
 
     copy.at = at + row;
     copy.column = gpu_thread() % threads * 16;
-    copy.to = to + row * mma_row_pitch<C>(bytes) + copy.column;
+    copy.to = to + row * (C::WGMMA ? 128 : mma_row_pitch<C>(bytes)) + copy.column;
     if constexpr (C::CONVERTS)
         copy.to = to + mma_chunk_of<C>(gpu_thread(), bytes).offset;
     copy.used = used;
@@ -168,8 +168,8 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
 {
     const uint32_t stride = mma_row_threads(bytes) * 16;
     /* In raw stages, chunks of all threads lie side by side. */
-    const uint32_t pitch = C::CONVERTS ? bytes / stride * 2048 : mma_row_pitch<C>(bytes);
-    const uint32_t next = C::CONVERTS ? 2048 : stride;
+    const uint32_t pitch = C::CONVERTS ? bytes / stride * 2048 : C::WGMMA ? 128 : mma_row_pitch<C>(bytes);
+    const uint32_t next = C::CONVERTS ? 2048 : C::WGMMA ? MMA_BLOCK_BYTES : stride;
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
@@ -177,7 +177,7 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
         const uint64_t vector = ((uint64_t)copy->two.x[2 * i + 1] << 32 | low) + copy->column;
         const uint32_t row = gpu_thread() / (stride / 16) * (stride / 32) + 2 * step + i;
         unsigned char *to = copy->to + (2 * step + i) * pitch;
-        if (C::KV32)
+        if (C::KV32 || (C::WGMMA && !C::CONVERTS))
             to = to - copy->column + (copy->column ^ mma_swizzle<C>(row, bytes) * 16);
         GPU_UNROLL
         for (uint32_t c = 0; c < bytes; c += stride)

@@ -126,6 +126,22 @@ template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score
     }
 }
 
+/* Whether every row sees all keys from `from` on, as far as ranges and lengths tell. */
+template <class C>
+GPU_INLINE bool mma_all_visible(const struct mma_rules *rules, uint32_t from, uint64_t present)
+{
+    return from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
+}
+
+/* Whether mma_apply_rules would leave the scores of a tile as they are. */
+template <class C>
+GPU_INLINE bool mma_keeps_scores(const struct gpu_run *run, const struct mma_rules *rules, uint32_t tile,
+                                 uint64_t present)
+{
+    return rules->elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale) &&
+           mma_all_visible<C>(rules, tile * GPU_TILE, present);
+}
+
 /*
  * What the rules make of the products of a tile, without the rows' factors. True if the tile is unmasked:
  * every row sees every key.
@@ -136,7 +152,7 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
                                 uint32_t tile, uint32_t key0, uint64_t present, mma_score_fragments<C> s)
 {
     const uint32_t from = tile * GPU_TILE + key0;
-    const bool whole = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
+    const bool whole = mma_all_visible<C>(rules, from, present);
     const bool unmasked = whole && run->mask.base == 0;
 
     if (C::Q_SCALED && rules->elementwise)

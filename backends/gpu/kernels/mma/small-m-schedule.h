@@ -41,7 +41,7 @@ GPU_INLINE struct small_m_list small_m_list_of(const struct gpu_run *run, uint32
 
     list.ctas = all < gpu_ctas() ? all : gpu_ctas(); /* no CTA has an empty tile */
     list.even = even;
-    list.alone = list.heads = 0;
+    list.alone = 0;
     list.each = 0;
     list.longer = 0;
     list.begin = cta;
@@ -126,18 +126,6 @@ GPU_INLINE void small_m_stretch_at(const struct small_m_list *list, uint32_t at,
         p->splits = 0;
 }
 
-/* Heads that the warp takes at once, of sequences of `length` tiles: all that begin in its part of the
- * stretch and end in the stretch. */
-GPU_INLINE void small_m_take_heads(const struct small_m_list *list, uint32_t at, uint32_t length,
-                                   uint32_t heads_left, struct gpu_work_tile *p)
-{
-    const uint32_t whole = (list->end - at) / length, mine = (list->limit - at + length - 1) / length;
-
-    p->heads = whole < mine ? whole : mine;
-    p->heads = p->heads < heads_left ? p->heads : heads_left;
-    p->next = at + p->heads * length < list->limit ? at + p->heads * length : 0;
-}
-
 /* The work tile at position `at`, of a sequence whose sums are `below` and `above`. */
 GPU_INLINE struct gpu_work_tile small_m_tile_at(const struct gpu_run *run, const struct gpu_sequence *s,
                                                 const struct small_m_list *list, uint32_t at, uint32_t below,
@@ -160,9 +148,6 @@ GPU_INLINE struct gpu_work_tile small_m_tile_at(const struct gpu_run *run, const
     else
         small_m_stretch_at(list, at, at - inside, at - inside + length, low, low + tiles, &p);
     p.end = p.end > p.first ? p.end : p.first;
-    p.heads = 0;
-    if (list->heads != 0 && p.splits == 1 && p.end > p.first)
-        small_m_take_heads(list, at, length, heads - p.kv_head, &p);
     return p;
 }
 

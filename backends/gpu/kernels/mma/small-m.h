@@ -12,7 +12,6 @@
 #include "small-m-load.h"
 #include "small-m-query.h"
 #include "small-m-schedule.h"
-#include "small-m-store.h"
 #include "small-m-value.h"
 
 /*
@@ -68,11 +67,10 @@ template <class C> struct small_m_loop {
     unsigned char *stages; /* of the warp */
     uint32_t tile;         /* of the current iteration */
     uint32_t step;         /* tiles from one iteration to the next */
-    uint32_t wrap; /* tile behind a head's last one, where another head follows or its results are stored */
-    uint32_t left; /* stages that this iteration and the later ones fill */
-    uint32_t is_fast; /* a bit for each iteration whose addresses are written, the current one's first */
-    uint32_t slot;    /* address stage of the current iteration */
-    uint32_t at;      /* stage of its keys */
+    uint32_t left;         /* stages that this iteration and the later ones fill */
+    uint32_t is_fast;      /* a bit for each iteration whose addresses are written, the current one's first */
+    uint32_t slot;         /* address stage of the current iteration */
+    uint32_t at;           /* stage of its keys */
 };
 
 /* Finds and writes the addresses of the first iterations. */
@@ -137,11 +135,6 @@ GPU_INLINE void small_m_start(const struct gpu_run *run, const mma_shared<C> *sh
     loop->step = alone ? 1 : C::GROUPS;
     loop->tile = p->first * units + (alone ? 0 : warp);
     loop->left = ((p->end - p->first) * units + loop->step - 1) / (alone ? 1 : C::GROUPS) * 2;
-    loop->wrap = 0xffffffffu;
-    if (p->heads != 0) {
-        loop->left *= p->heads;
-        loop->wrap = p->end * units;
-    }
     loop->stages = stages + warp * C::STAGES * C::STAGE_BYTES;
     loop->slot = loop->at = 0;
     GPU_UNROLL
@@ -183,29 +176,18 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
                                 const unsigned char *queries, small_m_loop<C> *loop)
 {
     const uint32_t tile = loop->tile, slot = loop->slot, at = loop->at;
-    uint32_t later = tile + (C::ADDRESS_STAGES - 1) * loop->step, later_head = 0;
+    const uint32_t later = tile + (C::ADDRESS_STAGES - 1) * loop->step;
     const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
     const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
     small_m_score_fragments<C> s;
 
     mma_wait_copies<C, C::STAGES - 2>(); /* the keys */
     small_m_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous);
-    if (later >= loop->wrap) { /* of the next head */
-        if (later == loop->wrap) {
-            loop->fast.k += (uint64_t)run->k.head_stride;
-            loop->fast.v += (uint64_t)run->v.head_stride;
-        }
-        later -= loop->wrap - shared->work.first * (GPU_TILE / C::UNIT_KEYS);
-        later_head = 1;
-    }
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = small_m_find_page<C>(run, shared, &loop->fast, later);
     if constexpr (!C::Q_IN_REGISTERS)
         small_m_hold_queries<C>(queries, loop->q);
     small_m_scores<C>(run, loop->stages + at * C::STAGE_BYTES, loop->q, s);
-    if constexpr (C::Q_DIRECT)
-        if (tile + loop->step == loop->wrap && loop->left > 2) /* they arrive while results are stored */
-            small_m_load_queries<C>(run, &shared->sequence, shared->work.kv_head + 1, loop->q);
     const bool unmasked = small_m_apply_rules<C>(run, shared, &loop->rules, slot, tile, loop->is_fast & 1, s);
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
@@ -222,37 +204,15 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
         loop->is_fast |=
             (uint32_t)small_m_write_addresses<C>(run, shared, &loop->fast, later,
                                                  small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1),
-                                                 shared->work.kv_head + later_head, entry)
+                                                 shared->work.kv_head, entry)
             << (C::ADDRESS_STAGES - 2);
     loop->tile = tile + loop->step;
     loop->slot = small_m_address_stage<C>(slot, 1);
     loop->at = next + 1 == C::STAGES ? 0 : next + 1;
 }
 
-/* Stores the results of a head straight from registers, and begins the next one. */
-template <class C>
-GPU_INLINE void small_m_end_head(const struct gpu_run *run, mma_shared<C> *shared, small_m_loop<C> *loop)
-{
-    small_m_store_rows<C>(run, shared, &loop->softmax, loop->o);
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::DV / 16; n++)
-        loop->o[n][0] = loop->o[n][1] = loop->o[n][2] = loop->o[n][3] = 0;
-    GPU_UNROLL
-    for (uint32_t e = 0; e < 2; e++) {
-        loop->softmax.max[e] = -GPU_INFINITY;
-        loop->softmax.sum[e] = 0;
-    }
-    loop->tile = shared->work.first * (GPU_TILE / C::UNIT_KEYS);
-    gpu_warp_barrier(); /* all lanes have read the head */
-    if (gpu_thread() % GPU_WARP == 0) {
-        shared->work.kv_head++;
-        shared->nonfinite_tile[0] = 0;
-    }
-    gpu_warp_barrier();
-}
-
-/* Attention of a work tile; results are in shared memory then, in place of stages, unless heads have been
- * stored one by one. `results`: where maxima and sums of the warps go that share the work tile. */
+/* Attention of a work tile; results are in shared memory then, in place of stages. `results`: where maxima
+ * and sums of the warps go that share the work tile. */
 template <class C>
 GPU_INLINE void small_m_attend(const struct gpu_run *run, mma_shared<C> *shared, mma_shared<C> *results,
                                unsigned char *queries, unsigned char *stages, const struct gpu_work_tile *p)
@@ -261,15 +221,9 @@ GPU_INLINE void small_m_attend(const struct gpu_run *run, mma_shared<C> *shared,
 
     small_m_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
-    for (; loop.left != 0; loop.left -= 2) {
+    for (; loop.left != 0; loop.left -= 2)
         small_m_iterate<C>(run, shared, queries, &loop);
-        if constexpr (C::Q_DIRECT)
-            if (loop.tile == loop.wrap)
-                small_m_end_head<C>(run, shared, &loop);
-    }
     GPU_COPY_WAIT(0);
-    if (p->heads != 0)
-        return;
     small_m_gather_results<C>(results, (float *)(void *)loop.stages, shared->sequence.q_len * run->group,
                               shared->list.alone != 0, loop.softmax.max, loop.softmax.sum, loop.o);
 }
@@ -291,10 +245,9 @@ template <class C> GPU_INLINE void small_m_kernel(const struct gpu_run *run)
         if (p->splits != 0) {
             mma_shared<C> *results = alone ? shared : all;
             small_m_attend<C>(run, shared, results, queries, stages, p);
-            if (p->heads == 0)
-                mma_store_tile<C>(run, &shared->sequence, results,
-                                  (const float *)(void *)stages + (alone ? warp * C::GROUP_FLOATS : 0), p,
-                                  alone ? 1 : C::GROUPS, alone ? 0 : warp, alone ? 1 : C::WARPS);
+            mma_store_tile<C>(run, &shared->sequence, results,
+                              (const float *)(void *)stages + (alone ? warp * C::GROUP_FLOATS : 0), p,
+                              alone ? 1 : C::GROUPS, alone ? 0 : warp, alone ? 1 : C::WARPS);
             if (p->splits > 1 && mma_is_last_split<C>(run, results, p, alone))
                 mma_combine_tile<C>(run, &shared->sequence, p, alone);
         }

@@ -6,30 +6,62 @@
 #include "config.h"
 
 /*
- * A lane's largest scores of its rows, in base 2: as `factor` is positive, they are found before it is
- * applied.
+ * A lane's largest scores of its rows of a fragment, in base 2: as `factor` is positive, they are found
+ * before it is applied.
  */
+template <uint32_t columns>
+GPU_INLINE void mma_fragment_max(const float (&s)[columns][4], const float factor[2], float tile_max[2])
+{
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        float other = s[0][2 * h + 1];
+        tile_max[h] = s[0][2 * h];
+        GPU_UNROLL
+        for (uint32_t n = 1; n < columns; n++) {
+            tile_max[h] = fmaxf(tile_max[h], s[n][2 * h]);
+            other = fmaxf(other, s[n][2 * h + 1]);
+        }
+        tile_max[h] = fmaxf(tile_max[h], other) * factor[h];
+    }
+}
+
+/* The same of all rows. */
 template <class C>
 GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row_pairs<C> factor, mma_row_pairs<C> tile_max)
 {
     GPU_UNROLL
-    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-        GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++) {
-            float other = s[m][0][2 * h + 1];
-            tile_max[m][h] = s[m][0][2 * h];
-            GPU_UNROLL
-            for (uint32_t n = 1; n < C::GROUP_KEYS / 8; n++) {
-                tile_max[m][h] = fmaxf(tile_max[m][h], s[m][n][2 * h]);
-                other = fmaxf(other, s[m][n][2 * h + 1]);
-            }
-            tile_max[m][h] = fmaxf(tile_max[m][h], other) * factor[m][h];
-        }
-    }
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
+        mma_fragment_max(s[m], factor[m], tile_max[m]);
 }
 
 /* The rescale threshold, in base 2. */
 constexpr float MMA_RESCALE_THRESHOLD = 8;
+
+/* Whether a score is too far above the old maximum of a row. */
+GPU_INLINE bool mma_has_grown(const float tile_max[2], const float max[2])
+{
+    return tile_max[0] > max[0] + MMA_RESCALE_THRESHOLD || tile_max[1] > max[1] + MMA_RESCALE_THRESHOLD;
+}
+
+/* Raises the maxima of such rows of a fragment, and rescales their sums and results. */
+template <uint32_t columns>
+GPU_INLINE void mma_raise_max(const float tile_max[2], float max[2], float sum[2], float (&o)[columns][4])
+{
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        float new_max = fmaxf(tile_max[h], gpu_shuffle_xor_f32(tile_max[h], 1));
+        new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
+        const bool raised = new_max > max[h] + MMA_RESCALE_THRESHOLD;
+        const float correction = raised ? gpu_exp2_fast(max[h] - new_max) : 1;
+        sum[h] *= correction;
+        max[h] = raised ? new_max : max[h];
+        GPU_UNROLL
+        for (uint32_t n = 0; n < columns; n++) {
+            o[n][2 * h] *= correction;
+            o[n][2 * h + 1] *= correction;
+        }
+    }
+}
 
 /*
  * Raises row maxima, and rescales sums and results so far. An exponent counts from its row's maximum, but an
@@ -43,29 +75,12 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
     bool grown = false;
 
     GPU_UNROLL
-    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-        GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++)
-            grown = grown || tile_max[m][h] > max[m][h] + MMA_RESCALE_THRESHOLD;
-    }
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
+        grown = grown || mma_has_grown(tile_max[m], max[m]);
     if (gpu_ballot(grown) != 0) {
         GPU_UNROLL
-        for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-            GPU_UNROLL
-            for (uint32_t h = 0; h < 2; h++) {
-                float new_max = fmaxf(tile_max[m][h], gpu_shuffle_xor_f32(tile_max[m][h], 1));
-                new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
-                const bool raised = new_max > max[m][h] + MMA_RESCALE_THRESHOLD;
-                const float correction = raised ? gpu_exp2_fast(max[m][h] - new_max) : 1;
-                sum[m][h] *= correction;
-                max[m][h] = raised ? new_max : max[m][h];
-                GPU_UNROLL
-                for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
-                    o[m][n][2 * h] *= correction;
-                    o[m][n][2 * h + 1] *= correction;
-                }
-            }
-        }
+        for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
+            mma_raise_max(tile_max[m], max[m], sum[m], o[m]);
     }
 }
 
