@@ -35,17 +35,13 @@ template <class C, uint32_t n> GPU_INLINE void mma_wait_products(uint32_t m, mma
 }
 
 /* P of a fragment from its scores. `bf16`: P is bf16, and with 8-bit values multiplied by `scales`. */
-template <class C>
-GPU_INLINE void mma_fragment_softmax(bool bf16, const float *scales, uint32_t m, mma_score_fragments<C> s,
-                                     mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_row_pairs<C> factor,
-                                     mma_out_fragments<C> o, uint32_t a[C::GROUP_KEYS / 16][4])
+template <class C, bool bf16>
+GPU_INLINE void mma_fragment_exponents(const float *scales, uint32_t m, mma_score_fragments<C> s,
+                                       mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_row_pairs<C> factor,
+                                       uint32_t a[C::GROUP_KEYS / 16][4])
 {
     mma_row_pairs<C> base;
-    float tile_max[2];
 
-    mma_fragment_max(s[m], factor[m], tile_max);
-    if (gpu_ballot(mma_has_grown(tile_max, max[m])) != 0)
-        mma_raise_max(tile_max, max[m], sum[m], o[m]);
     base[m][0] = mma_exponent_base(max[m][0]);
     base[m][1] = mma_exponent_base(max[m][1]);
     GPU_UNROLL
@@ -59,19 +55,39 @@ GPU_INLINE void mma_fragment_softmax(bool bf16, const float *scales, uint32_t m,
     }
 }
 
-/* Begins the product of a fragment's P with the values of a tile. */
+/* The same behind its new row maxima, by code for each type of P. */
+template <class C>
+GPU_INLINE void mma_fragment_softmax(bool bf16, const float *scales, uint32_t m, mma_score_fragments<C> s,
+                                     mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_row_pairs<C> factor,
+                                     mma_out_fragments<C> o, uint32_t a[C::GROUP_KEYS / 16][4])
+{
+    float tile_max[2];
+
+    mma_fragment_max(s[m], factor[m], tile_max);
+    if (gpu_ballot(mma_has_grown(tile_max, max[m])) != 0)
+        mma_raise_max(tile_max, max[m], sum[m], o[m]);
+    if (C::KV8 && bf16)
+        mma_fragment_exponents<C, true>(scales, m, s, max, sum, factor, a);
+    else
+        mma_fragment_exponents<C, C::BF16_MMA>(scales, m, s, max, sum, factor, a);
+}
+
+/* Begins the product of a fragment's P with the values of a tile, by code for each type of P. */
 template <class C>
 GPU_INLINE void mma_begin_results(bool bf16, const unsigned char *values,
                                   const uint32_t a[C::GROUP_KEYS / 16][4], float (&o)[C::WARP_DV / 8][4])
 {
     gpu_wgmma_keep(o);
     gpu_wgmma_begin();
-    GPU_UNROLL
-    for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++)
-        if (bf16)
+    if (C::KV8 && bf16) {
+        GPU_UNROLL
+        for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++)
             gpu_wgmma_columns<true>(o, a[k], values + k * 16 * 128);
-        else
-            gpu_wgmma_columns<false>(o, a[k], values + k * 16 * 128);
+    } else {
+        GPU_UNROLL
+        for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++)
+            gpu_wgmma_columns<C::BF16_MMA>(o, a[k], values + k * 16 * 128);
+    }
     gpu_wgmma_commit();
 }
 
