@@ -28,10 +28,12 @@ FNUZ = "no instruction converts FNUZ codes: it takes several for two of them"
 TWO_PARTS = "P is the sum of two numbers, for codes that are right: products with V are twice as many"
 PADDED = "columns are padded to the next kernel's, whose tiles have fewer rows"
 LAUNCH = "both cases have less work than a launch takes, the second four times as much"
+SCALES = "a scale of 4 bytes is copied for each vector of 128"
 EXPLAINED = {
     ("query tokens on 4k keys", "4"): "tiles of 16 rows in the place of 8: their warps wait for each other",
     ("query tokens on 4k keys", "12"): "partial results of more rows are combined by the last CTA of a head",
     ("query tokens on 32k keys", "48"): "a second tile of 128 rows multiplies the same keys",
+    ("keys, decode 1", "256"): "keys are split from here on, and splits combined",
     ("keys, decode 8", "256"): "keys are split from here on, and splits combined",
     ("keys, prefill", "256"): LAUNCH,
     ("keys, prefill", "512"): LAUNCH,
@@ -39,15 +41,15 @@ EXPLAINED = {
     ("features, prefill 2k", "mask=f16"): "a mask is read for every head: at least 0.6 of plain is the bar",
     ("features, prefill 2k", "window=1023"): "whole tiles of keys are multiplied, of which rows see a part",
     ("features, prefill 2k", "window=127"): "whole tiles of keys are multiplied, of which rows see a part",
+    ("features, prefill 2k", "out=f32"): "results go through shared memory, and are twice as long",
     ("features, prefill 2k", "out=e4m3"): TWO_PARTS,
     ("features, prefill 2k", "out=int8"): TWO_PARTS,
-    ("types, decode 32 x 4k", "int8"): "a scale of 4 bytes is copied for each vector of 128",
+    ("types, decode 32 x 4k", "e4m3 token-head"): SCALES,
+    ("types, decode 32 x 4k", "int8"): SCALES,
     ("types, decode 32 x 4k", "e4m3fnuz"): FNUZ,
     ("types, decode 32 x 4k", "e5m2fnuz"): FNUZ,
-    ("types, prefill 2k", "e4m3 token-head"): CODES,
-    ("types, prefill 2k", "int8"): CODES,
-    ("types, prefill 2k", "e4m3fnuz"): CODES,
-    ("types, prefill 2k", "e5m2fnuz"): CODES,
+    **{("types, prefill 2k", kinds): CODES for kinds in ("e4m3", "e4m3 token-head", "e5m2", "int8", "e4m3fnuz", "e5m2fnuz",
+                                                         "q=e4m3", "q=f16, e4m3")},
     ("head dim, prefill 2k", "160"): PADDED,
     ("head dim, prefill 2k", "320"): PADDED,
     ("MLA heads, 32 x 4k", "128"): "arithmetic bounds 128 heads, reading 64",
