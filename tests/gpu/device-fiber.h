@@ -359,8 +359,12 @@ GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
 
 /* ---------------------------------------------------------------- matrices of warp groups */
 
-#if defined(__cplusplus) && !defined(FIBER_WITHOUT_WGMMA)
+#ifdef __cplusplus
+#ifdef FIBER_WITHOUT_WGMMA
+constexpr bool GPU_HAS_WGMMA = false;
+#else
 constexpr bool GPU_HAS_WGMMA = true;
+#endif
 
 /* Two bytes of a matrix at `offset` from where it begins: swizzled as addresses are. */
 GPU_INLINE uint32_t gpu_fiber_swizzled(const unsigned char *at, uint32_t offset)
@@ -423,8 +427,6 @@ GPU_INLINE void gpu_wgmma_columns(float (&d)[tiles][4], const uint32_t a[4], con
         gpu_fiber_mma(d[n], a, b, bf16);
     }
 }
-#elif defined(__cplusplus)
-constexpr bool GPU_HAS_WGMMA = false;
 #endif
 
 #endif

@@ -375,6 +375,9 @@ GPU_INLINE void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 constexpr bool GPU_HAS_WGMMA = true;
+#else
+constexpr bool GPU_HAS_WGMMA = false;
+#endif
 
 /* Of a matrix in shared memory with rows of 128 bytes, swizzled; a block of 64 columns has 8 KB. */
 GPU_INLINE uint64_t gpu__wgmma_matrix(const unsigned char *at)
@@ -512,8 +515,5 @@ GPU_INLINE void gpu_wgmma_columns(float (&d)[16][4], const uint32_t a[4], const 
               "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-#else
-constexpr bool GPU_HAS_WGMMA = false;
-#endif
 
 #endif
