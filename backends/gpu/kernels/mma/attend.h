@@ -219,6 +219,7 @@ GPU_INLINE void mma_iterate_wgmma(const struct gpu_run *run, mma_shared<C> *shar
                                   unsigned char *values, uint32_t tile, uint64_t present, mma_loop<C> *loop,
                                   struct mma_copy *copy)
 {
+    static_assert(C::M_FRAGMENTS == 2, "one is multiplied while P of the other is computed");
     constexpr bool even = C::STAGES % 2 == 0; /* values are copied with scores */
     const bool as_is = mma_keeps_scores<C>(run, &loop->rules, tile, present);
     const bool bf16 = C::KV8 ? mma_p_bf16<C>(run) : C::BF16_MMA;
@@ -252,6 +253,48 @@ GPU_INLINE void mma_iterate_wgmma(const struct gpu_run *run, mma_shared<C> *shar
     gpu_wgmma_keep(loop->o[1]);
 }
 
+/* The same by products of each warp. */
+template <class C>
+GPU_INLINE void mma_iterate_warps(const struct gpu_run *run, mma_shared<C> *shared,
+                                  const unsigned char *queries, const unsigned char *keys,
+                                  unsigned char *values, uint32_t tile, uint64_t present, mma_loop<C> *loop,
+                                  struct mma_copy *copy)
+{
+    const uint32_t key0 = loop->key0, slot = loop->slot;
+    mma_score_fragments<C> s;
+    mma_row_pairs<C> tile_max, factor;
+    bool unmasked;
+
+    if constexpr (C::COLUMN_WARPS > 1) {
+        mma_own_fragments<C> own;
+        unsigned char *exchange = loop->stages + C::STAGES * C::STAGE_BYTES;
+        mma_scores<C>(run, queries, keys + loop->column_warp * C::WARP_KEYS * mma_row_pitch<C>(C::K_ROW),
+                      loop->row_warp, loop->q, own, copy);
+        gpu_copy_commit();
+        mma_send_scores<C>(exchange, own);
+        mma_begin_values<C>(run, shared, loop, tile, copy); /* all have sent theirs */
+        mma_receive_scores<C>(exchange, loop->row_warp, loop->column_warp, own, s);
+        unmasked =
+            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+    } else {
+        mma_scores<C>(run, queries, keys, loop->row_warp, loop->q, s, copy);
+        if constexpr (C::GROUPS == 1)
+            gpu_copy_commit();
+        unmasked =
+            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+        mma_begin_values<C>(run, shared, loop, tile, copy);
+    }
+    if (!unmasked)
+        mma_check_values<C>(run, shared, values, tile, present, loop, s);
+    mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
+    mma_row_max<C>(s, factor, tile_max);
+    mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o);
+    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, s, loop->max,
+                  loop->sum, factor, loop->o, copy);
+    if constexpr (C::GROUPS == 1)
+        gpu_copy_commit();
+}
+
 /* One KV iteration. */
 template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
@@ -260,9 +303,6 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint32_t later = tile + C::ADDRESS_STAGES - 1;
     const uint32_t key0 = loop->key0, slot = loop->slot;
     const uint32_t at = C::CONVERTS ? 0 : loop->at, next = at + 1 == C::STAGES ? 0 : at + 1;
-    mma_score_fragments<C> s;
-    mma_row_pairs<C> tile_max, factor;
-    bool unmasked;
     struct mma_copy copy;
 
     mma_begin_scores<C>(run, shared, loop, tile, &copy);
@@ -271,38 +311,10 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
     const unsigned char *keys = loop->stages + at * C::STAGE_BYTES;
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    if constexpr (C::WGMMA) {
+    if constexpr (C::WGMMA)
         mma_iterate_wgmma<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
-    } else if constexpr (C::COLUMN_WARPS > 1) {
-        mma_own_fragments<C> own;
-        unsigned char *exchange = loop->stages + C::STAGES * C::STAGE_BYTES;
-        mma_scores<C>(run, queries, keys + loop->column_warp * C::WARP_KEYS * mma_row_pitch<C>(C::K_ROW),
-                      loop->row_warp, loop->q, own, &copy);
-        gpu_copy_commit();
-        mma_send_scores<C>(exchange, own);
-        mma_begin_values<C>(run, shared, loop, tile, &copy); /* all have sent theirs */
-        mma_receive_scores<C>(exchange, loop->row_warp, loop->column_warp, own, s);
-        unmasked =
-            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
-    } else {
-        mma_scores<C>(run, queries, keys, loop->row_warp, loop->q, s, &copy);
-        if constexpr (C::GROUPS == 1)
-            gpu_copy_commit();
-        unmasked =
-            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
-        mma_begin_values<C>(run, shared, loop, tile, &copy);
-    }
-    if constexpr (!C::WGMMA) {
-        if (!unmasked)
-            mma_check_values<C>(run, shared, values, tile, present, loop, s);
-        mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
-        mma_row_max<C>(s, factor, tile_max);
-        mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o);
-        mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, s,
-                      loop->max, loop->sum, factor, loop->o, &copy);
-        if constexpr (C::GROUPS == 1)
-            gpu_copy_commit();
-    }
+    else
+        mma_iterate_warps<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
     if constexpr (C::KV32)
         if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
             mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o);

@@ -11,6 +11,8 @@
  * same rows, in tiles of 16 rows all four. Each has a part of the columns of results, and computes the scores
  * of a part of the keys for all of them (exchange.h).
  *
+ * On Hopper the four warps of a tile of 128 rows multiply together, from matrices in shared memory (wgmma.h).
+ *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
  * with V, or to bf16 where it carries the scales of single values, which f16 would not hold, and with FNUZ

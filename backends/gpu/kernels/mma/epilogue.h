@@ -274,7 +274,8 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
     const uint32_t warp = gpu_thread() / GPU_WARP, row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
     const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, chunk = lane % chunks;
     const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
-    /* Only warps with the same rows read these queries, and scores have been exchanged since. */
+    /* Only warps with the same rows read these queries, and scores have been exchanged since; or all warps
+     * do, and have waited for each other since. */
     unsigned char *place = queries + row0 * mma_row_pitch<C>(C::DK * 2) + column0;
     const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
 
