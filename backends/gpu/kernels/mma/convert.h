@@ -39,6 +39,17 @@ GPU_INLINE void mma_read_codes(const unsigned char *raw, uint32_t bytes, mma_cod
     }
 }
 
+/* Where a chunk of numbers lies, `rows` and `chunks` behind the first that a thread has of `bytes` codes. */
+template <class C>
+GPU_INLINE uint32_t mma_number_at(struct mma_chunk own, uint32_t rows, uint32_t chunks, uint32_t bytes)
+{
+    if constexpr (C::WGMMA)
+        return mma_swizzled<C>(own.row + rows, own.column / 8 + chunks, bytes * 2);
+    /* Without a swizzle, what is the same for all of a thread's chunks is a sum of its own. */
+    return own.row * mma_row_pitch<C>(bytes * 2) + own.column * 2 +
+           (rows * mma_row_pitch<C>(bytes * 2) + chunks * 16);
+}
+
 /* NaN, in either type, in place of the numbers whose FNUZ code is that of NaN: seldom one is. */
 template <class C>
 GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned char *raw, uint32_t bytes,
@@ -59,9 +70,8 @@ GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned cha
         const uint32_t chunk = i / 16;
         if (raw[gpu_thread() * 16 + chunk * 2048 + i % 16] == 0x80)
             *(uint16_t *)(void *)(to +
-                                  mma_swizzled<C>(own.row + chunk / each,
-                                                  own.column / 8 + chunk % each * stride / 8 + i % 16 / 8,
-                                                  bytes * 2) +
+                                  mma_number_at<C>(own, chunk / each, chunk % each * stride / 8 + i % 16 / 8,
+                                                   bytes) +
                                   i % 8 * 2) = 0x7fff;
     }
 }
@@ -97,9 +107,7 @@ GPU_INLINE void mma_write_numbers(uint32_t dtype, bool bf16, const mma_codes<C> 
                     gpu_quad8_as(dtype, bf16, word, out.x + 2 * j);
                 }
             }
-            gpu_store_u128(to + mma_swizzled<C>(chunk.row + i / each,
-                                                chunk.column / 8 + i % each * stride / 8 + (h ^ first),
-                                                bytes * 2),
+            gpu_store_u128(to + mma_number_at<C>(chunk, i / each, i % each * stride / 8 + (h ^ first), bytes),
                            out);
         }
     }
