@@ -109,21 +109,24 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group)};
 }
 
+/* Tiles, or splits of `size` tiles, of all sequences. */
+static uint64_t count_tiles(const struct gpu_plan_job *job, uint64_t size)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < job->lengths.seqs; i++)
+        count += gpu_plan_tile_count(job, i, size);
+    return count;
+}
+
 /* KV tiles of a decode split of a step that is split evenly, or 0. */
 static uint64_t even_tiles_of(const struct gpu_plan_job *job)
 {
-    uint64_t size = 0, tiles = 0;
+    struct gpu_even_search search = {0, 0};
 
-    do {
-        uint64_t count = 0;
-        for (uint32_t i = 0; i < job->lengths.seqs; i++)
-            count += gpu_plan_tile_count(job, i, size);
-        tiles = size == 0 ? count : tiles;
-        if (size != 0 && count <= job->split_rules.even_slots)
-            return size;
-        size = gpu_even_tiles_next(&job->split_rules, tiles, size);
-    } while (size != 0);
-    return 0;
+    while (gpu_even_search_goes_on(&search, &job->split_rules, count_tiles(job, search.size)))
+        continue;
+    return search.size;
 }
 
 /* KV tiles of a split of the step, or 0. */

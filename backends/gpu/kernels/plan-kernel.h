@@ -38,16 +38,11 @@ GPU_INLINE uint64_t gpu_plan_count(const struct gpu_plan_job *job, uint64_t size
 /* KV tiles of a decode split of a step that is split evenly, or 0. */
 GPU_INLINE uint64_t gpu_plan_even_tiles(const struct gpu_plan_job *job, uint64_t *warps)
 {
-    uint64_t size = 0, count, tiles = 0;
+    struct gpu_even_search search = {0, 0};
 
-    do {
-        count = gpu_plan_count(job, size, warps);
-        tiles = size == 0 ? count : tiles;
-        if (size != 0 && count <= job->split_rules.even_slots)
-            return size;
-        size = gpu_even_tiles_next(&job->split_rules, tiles, size);
-    } while (size != 0);
-    return 0;
+    while (gpu_even_search_goes_on(&search, &job->split_rules, gpu_plan_count(job, search.size, warps)))
+        continue;
+    return search.size;
 }
 
 /* KV tiles of a split of the step, or 0. */

@@ -187,21 +187,32 @@ static inline ATTN__DEVICE uint32_t gpu_prefill_splits(uint32_t tiles, uint64_t 
  * Decode: a step of few KV tiles, of which a CTA has only some, is split evenly: no CTA has the end of one
  * sequence or head and the beginning of the next, for which it would wait for memory twice. A split has
  * `size` KV tiles, the fewest with which every split has a CTA; not many more than in equal stretches of the
- * work list. Next size to try, 0 behind the last; `size` is 0 at first.
+ * work list.
  */
-static inline ATTN__DEVICE uint64_t gpu_even_tiles_next(const struct gpu_split_rules *rules, uint64_t tiles,
-                                                        uint64_t size)
-{
-    const uint64_t share = (tiles + rules->even_slots - 1) / rules->even_slots;
-    const uint64_t least = share > GPU_MIN_EVEN_TILES ? share : GPU_MIN_EVEN_TILES;
-    const uint64_t next = size == 0 ? least : size + 1;
+struct gpu_even_search {
+    uint64_t size;  /* of the splits to count next; 0: tiles are counted. At the end the result, 0: none */
+    uint64_t tiles; /* of the step */
+};
 
-    return next <= least + least / 4 && next <= GPU_MAX_EVEN_TILES ? next : 0;
+/* Takes what was counted of the step, for whoever plans counts in a way of its own. False at the end. */
+static inline ATTN__DEVICE int gpu_even_search_goes_on(struct gpu_even_search *search,
+                                                       const struct gpu_split_rules *rules, uint64_t count)
+{
+    if (search->size == 0)
+        search->tiles = count;
+    else if (count <= rules->even_slots)
+        return 0;
+    const uint64_t share = (search->tiles + rules->even_slots - 1) / rules->even_slots;
+    const uint64_t least = share > GPU_MIN_EVEN_TILES ? share : GPU_MIN_EVEN_TILES;
+    const uint64_t next = search->size == 0 ? least : search->size + 1;
+
+    search->size = next <= least + least / 4 && next <= GPU_MAX_EVEN_TILES ? next : 0;
+    return search->size != 0;
 }
 
 /* Work tiles of a sequence, or splits where a schedule counts them. A sequence that sees no keys has one,
- * whose result is empty. `split_tiles`: what gpu_prefill_split_tiles or gpu_even_tiles_next found for the
- * step. */
+ * whose result is empty. `split_tiles`: what gpu_prefill_split_tiles or gpu_even_search found for the step.
+ */
 static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules *rules,
                                                    const struct attn_visible *v, uint32_t q_len,
                                                    uint32_t kv_len, uint64_t split_tiles)

@@ -123,12 +123,12 @@ enum mma_trust { MMA_TRUSTED, MMA_NOT_FINITE, MMA_CHECKED };
 
 /* Small M: what a warp knows of the work list, and which part of it the CTA takes. */
 struct small_m_list {
-    uint32_t begin, end;   /* the CTA's stretch */
-    uint32_t limit;        /* the warp begins no work tile from here on */
-    uint32_t each;         /* tiles of a stretch; the first `longer` CTAs have one more */
-    uint32_t longer, ctas; /* CTAs that have a stretch */
-    uint32_t even;         /* KV tiles of an even split, or 0 */
-    uint32_t alone;        /* 1: every warp takes work tiles of its own */
+    uint32_t begin, end; /* the CTA's stretch */
+    uint32_t limit;      /* the warp begins no work tile from here on */
+    uint32_t each;       /* tiles of a stretch; the first `longer` CTAs have one more */
+    uint32_t longer;
+    uint32_t even;  /* KV tiles of an even split, or 0 */
+    uint32_t alone; /* 1: every warp takes work tiles of its own */
 };
 
 /* Shared memory in front of queries and stages; small M: of each warp. */

@@ -73,11 +73,11 @@ GPU_INLINE struct gpu_entry small_m_find_any_page(const struct gpu_run *run, con
 
 template <class C>
 GPU_INLINE void small_m_write_any_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t tile,
-                                            uint32_t slot, uint32_t kv_head, struct gpu_entry entry)
+                                            uint32_t slot, struct gpu_entry entry)
 {
     const struct mma_key_range range = mma_key_range_of(run, &shared->sequence, small_m_key_end<C>(shared));
 
-    mma_find_origins<C>(run, shared, kv_head);
+    mma_find_origins<C>(run, shared, shared->work.kv_head);
     gpu_warp_barrier();
     mma_write_addresses<C>(run, shared, &range, tile, slot, 0, entry);
     gpu_warp_barrier();
@@ -122,12 +122,12 @@ GPU_INLINE void small_m_copy_scale(const struct gpu_scale *scale, uint64_t base,
 template <class C>
 GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
                                         const struct small_m_fast_path *fast, uint32_t tile, uint32_t slot,
-                                        uint32_t kv_head, struct gpu_entry entry)
+                                        struct gpu_entry entry)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * C::UNIT_KEYS;
 
     if (from + C::GROUP_KEYS > fast->keys) {
-        small_m_write_any_addresses<C>(run, shared, tile, slot, kv_head, entry);
+        small_m_write_any_addresses<C>(run, shared, tile, slot, entry);
         return false;
     }
     const bool exists = (int32_t)(fast->entries64 ? entry.high : entry.low) >= 0;

@@ -36,10 +36,9 @@ template <class C>
 GPU_INLINE struct small_m_list small_m_list_of(const struct gpu_run *run, uint32_t sum, uint32_t even,
                                                uint32_t all)
 {
-    const uint32_t cta = gpu_cta();
+    const uint32_t cta = gpu_cta(), ctas = all < gpu_ctas() ? all : gpu_ctas(); /* none has an empty tile */
     struct small_m_list list;
 
-    list.ctas = all < gpu_ctas() ? all : gpu_ctas(); /* no CTA has an empty tile */
     list.even = even;
     list.alone = 0;
     list.each = 0;
@@ -47,8 +46,8 @@ GPU_INLINE struct small_m_list small_m_list_of(const struct gpu_run *run, uint32
     list.begin = cta;
     list.end = all;
     if (!small_m_counts_splits(run, &list)) {
-        list.each = all / list.ctas;
-        list.longer = all - list.each * list.ctas;
+        list.each = all / ctas;
+        list.longer = all - list.each * ctas;
         list.begin = list.each * cta + (cta < list.longer ? cta : list.longer);
         list.end = list.begin + list.each + (cta < list.longer ? 1 : 0);
         list.alone = small_m_is_alone<C>(run, sum, list.end - list.begin);

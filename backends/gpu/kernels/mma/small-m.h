@@ -87,10 +87,9 @@ GPU_INLINE void small_m_write_first_addresses(const struct gpu_run *run, mma_sha
     loop->is_fast = 0;
     GPU_LOOP
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++) {
-        loop->is_fast |=
-            (uint32_t)small_m_write_addresses<C>(run, shared, &loop->fast, loop->tile + i * loop->step, i,
-                                                 shared->work.kv_head, entries[0])
-            << i;
+        loop->is_fast |= (uint32_t)small_m_write_addresses<C>(run, shared, &loop->fast,
+                                                              loop->tile + i * loop->step, i, entries[0])
+                         << i;
         GPU_UNROLL
         for (uint32_t j = 0; j + 2 < C::ADDRESS_STAGES; j++)
             entries[j] = entries[j + 1];
@@ -203,8 +202,7 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     if (2 * (C::ADDRESS_STAGES - 1) < loop->left)
         loop->is_fast |=
             (uint32_t)small_m_write_addresses<C>(run, shared, &loop->fast, later,
-                                                 small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1),
-                                                 shared->work.kv_head, entry)
+                                                 small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1), entry)
             << (C::ADDRESS_STAGES - 2);
     loop->tile = tile + loop->step;
     loop->slot = small_m_address_stage<C>(slot, 1);
