@@ -10,6 +10,7 @@ struct work {
     double *q;
     double *kv_row;
     double *scores; /* of the keys of a sequence, visible ones only */
+    double *slopes; /* of the soft cap there */
     uint32_t *keys; /* their numbers */
     struct oracle_result *result;
 };
@@ -39,16 +40,23 @@ static double bias(const struct oracle_sequence *sequence, uint32_t head, uint32
     }
 }
 
-/* s without its bias, from the two vectors. */
-static double score(const struct oracle_sequence *sequence, const double *q, const double *k)
+/* s without its bias, from the vectors of `work`; *out_slope is that of the soft cap there, 0 without one. */
+static double score(const struct work *work, const struct oracle_sequence *sequence, double *out_slope)
 {
     double dot = 0;
 
     for (uint32_t d = 0; d < sequence->problem->head_dim; d++)
-        dot += q[d] * k[d];
+        dot += work->q[d] * work->kv_row[d];
     double s = (double)sequence->tensors->softmax_scale * dot;
     double cap = (double)sequence->problem->softcap;
-    return cap > 0 ? cap * tanh(s / cap) : s;
+    *out_slope = 0;
+    if (!(cap > 0))
+        return s;
+    if (isfinite(s) && fabs(s) > work->result->largest_uncapped)
+        work->result->largest_uncapped = fabs(s);
+    double part = tanh(s / cap);
+    *out_slope = (1 - part) * (1 + part);
+    return cap * part;
 }
 
 /* Minus infinity where there is none: on ranks other than 0 another rank adds it. */
@@ -84,7 +92,7 @@ static uint32_t find_scores(const struct work *work, const struct oracle_sequenc
         if (!oracle_sees(sequence, head, i, j, &mask) || !oracle_locate(sequence, j, &place))
             continue;
         oracle_load_key(sequence, &place, oracle_kv_head(sequence->problem, head), work->kv_row);
-        double s = score(sequence, work->q, work->kv_row) + bias(sequence, head, i, j, mask);
+        double s = score(work, sequence, &work->slopes[count]) + bias(sequence, head, i, j, mask);
         work->keys[count] = j;
         work->scores[count++] = s;
         if (isfinite(s) && fabs(s) > work->result->largest)
@@ -104,6 +112,8 @@ static void compute_pair(const struct work *work, const struct oracle_sequence *
     oracle_load_query(sequence, i, head, work->q);
     uint32_t count = find_scores(work, sequence, i, head);
     work->result->seen[pair] = count;
+    if (work->result->slope != NULL)
+        work->result->slope[pair] = 0;
     for (uint32_t d = 0; d < problem->head_dim_vo; d++)
         out[d] = 0;
     if (count == 0) {
@@ -112,19 +122,22 @@ static void compute_pair(const struct work *work, const struct oracle_sequence *
     }
     for (uint32_t n = 0; n < count; n++)
         max = larger(max, work->scores[n]);
-    double sum = exp(sink - max);
+    double sum = exp(sink - max), slope = 0;
     for (uint32_t n = 0; n < count; n++) {
         struct oracle_place place;
         double weight = exp(work->scores[n] - max);
         oracle_locate(sequence, work->keys[n], &place);
         oracle_load_value(sequence, &place, oracle_kv_head(problem, head), work->kv_row);
         sum += weight;
+        slope += weight * work->slopes[n];
         for (uint32_t d = 0; d < problem->head_dim_vo; d++)
             out[d] += weight * work->kv_row[d];
     }
     for (uint32_t d = 0; d < problem->head_dim_vo; d++)
         out[d] /= sum;
     work->result->lse[pair] = max + log(sum);
+    if (work->result->slope != NULL)
+        work->result->slope[pair] = slope / sum;
 }
 
 static void compute_sequence(const struct work *work, const struct oracle_sequence *sequence,
@@ -160,10 +173,12 @@ bool oracle_attention(const struct attn_problem *problem, const struct attn_batc
     work.q = calloc(widest, sizeof *work.q);
     work.kv_row = calloc(widest, sizeof *work.kv_row);
     work.scores = calloc(longest, sizeof *work.scores);
+    work.slopes = calloc(longest, sizeof *work.slopes);
     work.keys = calloc(longest, sizeof *work.keys);
-    bool ready = work.q != NULL && work.kv_row != NULL && work.scores != NULL && work.keys != NULL;
+    bool ready = work.q != NULL && work.kv_row != NULL && work.scores != NULL && work.slopes != NULL &&
+                 work.keys != NULL;
 
-    result->largest = 0;
+    result->largest = result->largest_uncapped = 0;
     for (uint32_t n = 0; ready && n < batch->seqs; n++) {
         oracle_sequence_init(&sequence, problem, batch, n);
         sequence.tensors = tensors;
@@ -173,6 +188,7 @@ bool oracle_attention(const struct attn_problem *problem, const struct attn_batc
     free(work.q);
     free(work.kv_row);
     free(work.scores);
+    free(work.slopes);
     free(work.keys);
     return ready;
 }

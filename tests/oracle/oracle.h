@@ -167,8 +167,10 @@ typedef bool (*oracle_filter_fn)(void *user, uint32_t row, uint32_t head);
 struct oracle_result {
     double *out;
     double *lse;
-    uint32_t *seen; /* keys that the pair sees; ORACLE_SKIPPED if it was not computed */
-    double largest; /* S: largest |s| of all computed pairs, bias included, finite ones only */
+    uint32_t *seen;          /* keys that the pair sees; ORACLE_SKIPPED if it was not computed */
+    double largest;          /* S: largest |s| of all computed pairs, bias included, finite ones only */
+    double largest_uncapped; /* X: the same before the soft cap, without bias; 0 without a cap */
+    double *slope;           /* g: of a soft cap at the scores of a pair, by their weight; NULL: not wanted */
 };
 
 #define ORACLE_SKIPPED UINT32_MAX

@@ -74,10 +74,12 @@ void start(int q_len, int kv_len)
 
 void compute(void)
 {
-    struct oracle_result result = {&scene.out[0][0][0], &scene.lse[0][0], &scene.seen[0][0], 0};
+    struct oracle_result result = {&scene.out[0][0][0], &scene.lse[0][0], &scene.seen[0][0], 0, 0,
+                                   &scene.slope[0][0]};
 
     cr_assert(oracle_attention(&scene.problem, &scene.batch, &scene.tensors, &scene.kv, NULL, NULL, &result));
     scene.largest = result.largest;
+    scene.largest_uncapped = result.largest_uncapped;
 }
 
 bool near(double a, double b)

@@ -21,7 +21,8 @@ struct scene {
     double out[ROWS][HEADS][DIM];
     double lse[ROWS][HEADS];
     uint32_t seen[ROWS][HEADS];
-    double largest;
+    double slope[ROWS][HEADS];
+    double largest, largest_uncapped;
 };
 
 extern struct scene scene;

@@ -31,6 +31,7 @@ Test(oracle, one_key_gives_its_value)
     }
     cr_expect(near(scene.lse[0][1], 0.5 * dot));
     cr_expect(scene.largest >= fabs(0.5 * dot));
+    cr_expect(near(scene.largest_uncapped, 0) && near(scene.slope[0][1], 0)); /* no cap */
 }
 
 Test(oracle, two_keys_and_a_soft_cap_by_hand)
@@ -48,6 +49,10 @@ Test(oracle, two_keys_and_a_soft_cap_by_hand)
         cr_expect(
             near(scene.out[0][0][d], weight * (double)value(0)[d] + (1 - weight) * (double)value(1)[d]));
     cr_expect(near(scene.lse[0][0], log(exp(a) + exp(b))));
+    cr_expect(near(scene.largest, a));
+    cr_expect(near(scene.largest_uncapped, 3));
+    cr_expect(near(scene.slope[0][0], weight * (1 - a * a / 4) + (1 - weight) * (1 - b * b / 4)));
+    cr_expect(near(scene.slope[0][1], 1)); /* its products are 0 */
 }
 
 Test(oracle, causal_and_alignment)

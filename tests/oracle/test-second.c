@@ -91,7 +91,7 @@ static void compare(uint64_t seed)
 Test(second, agrees_on_random_cases)
 {
     for (uint64_t seed = 0; seed < CASES; seed++) {
-        struct oracle_result result = {out, lse, seen, 0};
+        struct oracle_result result = {out, lse, seen, 0, 0, NULL};
         random_case_init(&c, seed);
         cr_assert(oracle_attention(&c.problem, &c.batch, &c.tensors,
                                    c.problem.kv_source == ATTN_KV_NEW ? NULL : &c.kv, NULL, NULL, &result));

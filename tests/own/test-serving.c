@@ -282,7 +282,7 @@ static void ask_oracle(const struct model *model, const struct entry *entry, uin
                                        .v_page_stride = page,
                                        .v_token_stride = token,
                                        .v_head_stride = head};
-    struct oracle_result result = {&results[first][0][0], &log_sums[first][0], &seen[first][0], 0};
+    struct oracle_result result = {&results[first][0][0], &log_sums[first][0], &seen[first][0], 0, 0, NULL};
 
     need(attn_problem_resolve(&problem, &problem, &err));
     problem.block = LEN;

@@ -73,6 +73,21 @@ static bool judge_row(struct result *result, const struct step *step, uint32_t r
     return true;
 }
 
+/*
+ * The LSE of a row has the bound of scores of this size. Without a soft cap that is S: an f32 product of a
+ * query and a key, of which S is the largest, may err by 1e-5 * S / 32. A cap hides how large the products
+ * were: where one of them is X, all may err by 1e-5 * X / 32, although every score is below the cap. Of the
+ * error of a product x the score has the share 1 - tanh^2(x / cap), and as the derivative of the LSE by a
+ * score is the score's weight, the LSE has the mean of these shares by weight, g: as if scores were as large
+ * as g * X. Where the cap flattens the scores that decide, g is near 0 and S is larger.
+ */
+static double size_of_scores(const struct reference *reference, size_t pair)
+{
+    const struct oracle_result *result = &reference->result;
+
+    return fmax(result->largest, result->slope[pair] * result->largest_uncapped);
+}
+
 static bool judge_lse(const struct step *step, const struct reference *reference, uint32_t row, uint32_t head,
                       char *why, size_t size)
 {
@@ -80,7 +95,7 @@ static bool judge_lse(const struct step *step, const struct reference *reference
     double wanted = reference->result.lse[pair], lse;
 
     oracle_load(ATTN_F32, tensor_at(&step->tensors.lse, row, head), 1, &lse);
-    double bound = oracle_bound_lse((enum oracle_class)step->numerics, reference->result.largest,
+    double bound = oracle_bound_lse((enum oracle_class)step->numerics, size_of_scores(reference, pair),
                                     isfinite(wanted) ? wanted : 0);
     if (reference->result.seen[pair] == 0)
         bound = 0; /* minus infinity, or the sink itself */

@@ -84,6 +84,7 @@ static bool compute(struct reference *reference, struct sample *sample)
     reference->result.out = need(calloc(pairs * step->problem.head_dim_vo + 1, sizeof(double)));
     reference->result.lse = need(calloc(pairs + 1, sizeof(double)));
     reference->result.seen = need(calloc(pairs + 1, sizeof(uint32_t)));
+    reference->result.slope = need(calloc(pairs + 1, sizeof(double)));
     return oracle_attention(&step->problem, &step->batch, &step->tensors, &step->kv, is_chosen, sample,
                             &reference->result);
 }
@@ -120,4 +121,5 @@ void reference_finish(struct reference *reference)
     free(reference->result.out);
     free(reference->result.lse);
     free(reference->result.seen);
+    free(reference->result.slope);
 }
