@@ -32,7 +32,7 @@ def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='e
         write(build + "/backends/cuda/libattn-cuda.so", "")
         write(build + "/tests/conformance/attn-check", check)
         write(build + "/tests/cuda/test-gpu", gpu)
-        for name in "test-replay-f32", "test-builders":
+        for name in "test-ladder", "test-builders":
             write(build + "/tests/cuda/" + name, 'echo "ok 1 - a"')
         write(build + "/tests/golden/golden-check", golden)
         if hip:

@@ -7,12 +7,8 @@
 
 #include "attn/layer.h"
 
-#ifndef CROWD_SEQS_WANTED
-#define CROWD_SEQS_WANTED 16
-#endif
-
 enum {
-    CROWD_SEQS = CROWD_SEQS_WANTED,
+    CROWD_SEQS = 16,
     CROWD_LEN = 88,     /* most tokens of a sequence */
     CROWD_CHUNK = 6,    /* most new tokens of a prompt */
     CROWD_ROWS = 32,    /* most new tokens of a step */
