@@ -17,10 +17,11 @@ static const struct format formats[] = {{ATTN_E4M3, 4, 7, 448, false},
                                         {ATTN_E5M2, 3, 15, 57344, false},
                                         {ATTN_E4M3FNUZ, 4, 8, 240, true},
                                         {ATTN_E5M2FNUZ, 3, 16, 57344, true}};
+enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 static const struct format *format_of(uint32_t dtype)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+    for (size_t i = 0; i < FORMATS; i++)
         if (formats[i].dtype == dtype)
             return &formats[i];
     return NULL; /* int8 */
@@ -47,17 +48,44 @@ static double magnitude(const struct format *format, uint32_t code)
     return (fraction + oracle_power2(fraction_bits)) * oracle_power2(exponent - format->bias - fraction_bits);
 }
 
-double oracle_decode8(uint32_t dtype, uint8_t code)
+static double decode(const struct format *format, uint8_t code)
 {
-    const struct format *format = format_of(dtype);
     uint32_t rest = code & 0x7f;
 
     if (format == NULL)
         return (double)(int8_t)code;
-    if (format->fnuz ? code == 0x80 : dtype == ATTN_E4M3 ? rest == 0x7f : rest > 0x7c)
+    if (format->fnuz ? code == 0x80 : format->dtype == ATTN_E4M3 ? rest == 0x7f : rest > 0x7c)
         return (double)NAN;
-    double value = dtype == ATTN_E5M2 && rest == 0x7c ? (double)INFINITY : magnitude(format, rest);
+    double value = format->dtype == ATTN_E5M2 && rest == 0x7c ? (double)INFINITY : magnitude(format, rest);
     return code > 0x7f ? -value : value;
+}
+
+/* What all codes mean, int8 last. Made before main(), for threads read it. */
+static double values[FORMATS + 1][256];
+
+__attribute__((constructor)) static void make_values(void)
+{
+    for (size_t i = 0; i <= FORMATS; i++)
+        for (uint32_t code = 0; code < 256; code++)
+            values[i][code] = decode(i < FORMATS ? &formats[i] : NULL, (uint8_t)code);
+}
+
+/* A check spends much of its time here: a key is loaded for every query that sees it. */
+void oracle_load8(uint32_t dtype, const uint8_t *from, uint32_t count, double *to)
+{
+    const struct format *format = format_of(dtype);
+    const double *value = values[format != NULL ? (size_t)(format - formats) : FORMATS];
+
+    for (uint32_t i = 0; i < count; i++)
+        to[i] = value[from[i]];
+}
+
+double oracle_decode8(uint32_t dtype, uint8_t code)
+{
+    double value;
+
+    oracle_load8(dtype, &code, 1, &value);
+    return value;
 }
 
 static uint8_t encode_int8(double value)
@@ -82,8 +110,8 @@ uint8_t oracle_encode8(uint32_t dtype, double value)
     double size = fabs(value);
     if (size > format->most)
         size = format->most;
-    size =
-        nearbyint(size / oracle_step(size, format->digits, least)) * oracle_step(size, format->digits, least);
+    double step = oracle_step(size, format->digits, least);
+    size = nearbyint(size / step) * step;
     uint32_t code;
     if (size < ldexp(1, least)) { /* subnormal: a count of least steps */
         code = (uint32_t)ldexp(size, fraction_bits - least);

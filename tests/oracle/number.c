@@ -60,26 +60,32 @@ double oracle_power2(int exponent)
     return value;
 }
 
-void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
+static void load_f32(const unsigned char *bytes, uint32_t count, double *to)
 {
-    const unsigned char *bytes = from;
-    bool is_8bit = oracle_is_8bit(dtype);
-
     for (uint32_t i = 0; i < count; i++) {
-        if (dtype == ATTN_F32) {
-            float value;
-            memcpy(&value, bytes + (size_t)4 * i, sizeof value);
-            to[i] = (double)value;
-            continue;
-        }
-        if (is_8bit) {
-            to[i] = oracle_decode8(dtype, bytes[i]);
-            continue;
-        }
+        float value;
+        memcpy(&value, bytes + (size_t)4 * i, sizeof value);
+        to[i] = (double)value;
+    }
+}
+
+static void load_16(bool is_f16, const unsigned char *bytes, uint32_t count, double *to)
+{
+    for (uint32_t i = 0; i < count; i++) {
         uint16_t bits;
         memcpy(&bits, bytes + (size_t)2 * i, sizeof bits);
-        to[i] = dtype == ATTN_F16 ? decode_f16(bits) : decode_bf16(bits);
+        to[i] = is_f16 ? decode_f16(bits) : decode_bf16(bits);
     }
+}
+
+void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
+{
+    if (dtype == ATTN_F32)
+        load_f32(from, count, to);
+    else if (dtype == ATTN_F16 || dtype == ATTN_BF16)
+        load_16(dtype == ATTN_F16, from, count, to);
+    else
+        oracle_load8(dtype, from, count, to);
 }
 
 double oracle_step(double value, int digits, int least)

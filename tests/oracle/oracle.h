@@ -48,6 +48,7 @@ bool oracle_is_8bit(uint32_t dtype);
 double oracle_most8(uint32_t dtype);
 
 double oracle_decode8(uint32_t dtype, uint8_t code);
+void oracle_load8(uint32_t dtype, const uint8_t *from, uint32_t count, double *to);
 
 /* The code of a quotient: nearest even, saturating. */
 uint8_t oracle_encode8(uint32_t dtype, double quotient);
