@@ -38,7 +38,8 @@ static void test_text(const char *mode, unsigned columns, const char *titles, co
     char variables[64], text[128];
 
     snprintf(variables, sizeof variables, "ATTN_BACKEND=cpu COLUMNS=%u", columns);
-    snprintf(text, sizeof text, "%s heads=4 head_dim=64 q=f16 ctx=100 layers=1 reps=3 threads=1", mode);
+    snprintf(text, sizeof text, "%s heads=4 head_dim=64 q=f16 ctx=100 layers=1 reps=3 threads=1 cold=16",
+             mode);
     run(&result, variables, places.attn_bench, text);
     const char *title = line_of(result.out, "batch "), *cells = strchr(title, '\n');
     check(result.code == 0 && strncmp(result.out, mode, strlen(mode)) == 0 &&
@@ -69,7 +70,7 @@ static void test_cases(void)
 {
     struct result result;
 
-    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "decode reps=1 threads=1");
+    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "decode reps=1 threads=1 cold=256");
     const char *title = line_of(result.out, "case ");
     check(result.code == 0 && strncmp(result.out, "decode on cpu/flash-attn, 1 thread\ncase ", 40) == 0 &&
               occurrences(result.out, "\nf16_gqa4_d128_2048 ") == 1 &&
@@ -83,11 +84,11 @@ static void test_cases(void)
               widest_line(result.out) <= 80,
           &result, "their cells are in columns");
     result_finish(&result);
-    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "ceilings reps=2 threads=1");
+    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "ceilings reps=2 threads=1 cold=16");
     check(result.code == 0 && strstr(result.out, "\nread_bandwidth ") != NULL &&
               column_of(line_of(result.out, "read_bandwidth"), "B/s") != 0 &&
               column_of(line_of(result.out, "arithmetic_plain"), "FLOP/s") != 0 &&
-              widest_line(result.out) <= 80,
+              strstr(result.out, " of 16 MiB,") != NULL && widest_line(result.out) <= 80,
           &result, "ceilings have a median and a range");
     result_finish(&result);
 }
@@ -97,8 +98,8 @@ static void test_cases(void)
 static void test_bounds(void)
 {
     static const char *const cases[][2] = {
-        {"decode heads=4 head_dim=64 q=f32 ctx=4000 reps=3 threads=1", " % memory"},
-        {"prefill heads=4 head_dim=64 q=f32 q_len=200 reps=3 threads=1", " % compute"}};
+        {"decode heads=4 head_dim=64 q=f32 ctx=4000 reps=3 threads=1 cold=256", " % memory"},
+        {"prefill heads=4 head_dim=64 q=f32 q_len=200 reps=3 threads=1 cold=256", " % compute"}};
     struct result result;
 
     for (size_t i = 0; i < 2; i++) {

@@ -47,7 +47,7 @@ static void test_attention(const char *arguments, const char *batch, double erro
     struct result result;
     char text[256];
 
-    snprintf(text, sizeof text, "--json %s threads=1 reps=3", arguments);
+    snprintf(text, sizeof text, "--json %s threads=1 reps=3 cold=16", arguments);
     run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
     check(result.code == 0 && json_array_size(at(&result, "rows")) == 1 &&
               json_is_string(at(&result, "rows.0.backend")) && json_is_string(at(&result, "rows.0.kernel")) &&
@@ -76,7 +76,7 @@ static void test_counts(const char *arguments, double bytes, double flops)
     struct result result;
     char text[256];
 
-    snprintf(text, sizeof text, "--json %s threads=1 reps=3", arguments);
+    snprintf(text, sizeof text, "--json %s threads=1 reps=3 cold=16", arguments);
     run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
     double us = number_at(&result, "rows.0.us.median");
     check(fabs(number_at(&result, "rows.0.gbps") * us * 1e3 / bytes - 1) < 1e-4, &result, "%s: %.0f bytes",
@@ -92,7 +92,7 @@ static void test_list(void)
     struct result result;
 
     run(&result, "ATTN_BACKEND=cpu ATTN_THREADS=1", places.attn_bench,
-        "decode,prefill,mixed --json heads=4 head_dim=64 q=bf16 seqs=2 ctx=40 layers=1 reps=3");
+        "decode,prefill,mixed --json heads=4 head_dim=64 q=bf16 seqs=2 ctx=40 layers=1 reps=3 cold=16");
     check(result.code == 0 && json_array_size(at(&result, "rows")) == 3 &&
               is_text(&result, "command", "decode,prefill,mixed") &&
               is_text(&result, "rows.0.mode", "decode") && is_text(&result, "rows.1.mode", "prefill") &&

@@ -70,9 +70,9 @@ int main(int argc, char **argv)
 {
     static const char *const commands[] = {"list", "devices", "caps",   "explain", "why",
                                            "env",  "path",    "exists", NULL};
-    static const char *const modes[] = {"decode",   "prefill", "mixed",    "compare", "skew",
-                                        "dispatch", "load",    "ceilings", "seqs",    "ctx",
-                                        "q_len",    "layers",  "threads",  "reps",    NULL};
+    static const char *const modes[] = {"decode",  "prefill",  "mixed", "compare", "skew",  "dispatch",
+                                        "load",    "ceilings", "seqs",  "ctx",     "q_len", "layers",
+                                        "threads", "reps",     "cold",  NULL};
 
     static const char *const kinds[] = {"side-effects", "abi",   "query", "faults",    "huge",
                                         "write",        "merge", "det",   "attention", NULL};

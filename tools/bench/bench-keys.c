@@ -29,6 +29,7 @@ static const struct own_key {
     {"layers", offsetof(struct bench_keys, layers), 4096, NULL},
     {"threads", offsetof(struct bench_keys, threads), 4096, NULL},
     {"reps", offsetof(struct bench_keys, reps), 1000000, NULL},
+    {"cold", offsetof(struct bench_keys, cold), 1u << 20, NULL},
     {"trace", offsetof(struct bench_keys, trace), 0, set_file},
     {"requests", offsetof(struct bench_keys, requests), 1u << 30, NULL},
     {"chunk", offsetof(struct bench_keys, chunk), 1u << 24, NULL},

@@ -33,6 +33,7 @@ struct bench_keys {
     uint32_t layers; /* caches visited in turn */
     uint32_t threads;
     uint32_t reps;
+    uint32_t cold; /* MiB of a cold set */
     uint32_t requests, chunk, blocks, host_blocks;
     struct bench_switch reuse, noop;
     const char *trace;          /* a file; NULL = not given */

@@ -78,9 +78,19 @@ uint32_t machine_cpus(void)
     return (uint32_t)CPU_COUNT(&set);
 }
 
+static uint64_t asked_cold_set;
+
+void machine_set_cold_set(uint64_t bytes)
+{
+    asked_cold_set = bytes;
+}
+
 uint64_t machine_cold_set(void)
 {
     static bool said;
+
+    if (asked_cold_set != 0)
+        return asked_cold_set;
     uint64_t wanted = 4 * machine_cache(), memory = machine_memory();
 
     if (wanted < UINT64_C(256) << 20)

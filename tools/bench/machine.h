@@ -24,6 +24,8 @@ void machine_describe(struct jsonout *json);
  * quarter of the memory that is there; says once on stderr if that was too little.
  */
 uint64_t machine_cold_set(void);
+/* From now on this many bytes; 0 = as above. */
+void machine_set_cold_set(uint64_t bytes);
 
 /* Sorts and returns the middle; NaN of nothing. */
 double median(double *values, uint32_t count);
