@@ -50,6 +50,19 @@ static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t i)
     return stages;
 }
 
+/* Shared memory of a CTA. Code for Hopper takes more for warp groups; that for other devices leaves it
+ * unused. */
+static uint32_t shared_bytes_of(const struct attn_plan_impl *plan, uint32_t i)
+{
+    const uint32_t rows = instances[i].rows, kv_size = instances[i].kv_size;
+    const uint32_t bytes = mla_shared_bytes(rows, kv_size, stages_of(plan, i)), groups = mla_group_bytes();
+
+    if (!mla_has_groups(rows, kv_size) || bytes >= groups ||
+        gpu_vendor_shared(plan->backend->context->record->arch) < groups)
+        return bytes;
+    return groups;
+}
+
 /*
  * Whether P carries the scales of single keys: cached and new ones have one each. f16 does not hold the
  * products.
@@ -112,7 +125,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     char name[64];
 
     part->threads = MLA_THREADS;
-    part->shared_bytes = mla_shared_bytes(rows, instances[i].kv_size, stages_of(plan, i));
+    part->shared_bytes = shared_bytes_of(plan, i);
     /* Two may share a stretch of the work list. */
     part->ctas = plan->units > 1 ? plan->units : 2;
     part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;

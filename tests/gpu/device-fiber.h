@@ -64,6 +64,7 @@ uint32_t gpu_ctas(void);
 unsigned char *gpu_shared(void);
 void gpu_barrier(void);
 void gpu_barrier_part(uint32_t id, uint32_t threads);
+void gpu_barrier_arrive(uint32_t id, uint32_t threads);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
 uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 
@@ -80,6 +81,17 @@ uint32_t gpu_transpose_matrix(uint32_t pair);
 void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]);
 /* `bf16`: the type of a and b, else f16. */
 void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16);
+
+/*
+ * Products of warp groups: one that begins, with 4 * `count` accumulators `d`, gets others to add to, which
+ * take the place of `d` when it is waited for. Until then `d` holds NaN, and no copy may reach what it reads.
+ */
+float (*gpu_fiber_begin_product(float (*d)[4], uint32_t count))[4];
+void gpu_fiber_reads_matrix(const unsigned char *at, uint32_t bytes);
+void gpu_fiber_commit_products(void);
+void gpu_fiber_wait_products(uint32_t groups);
+/* What this thread has copied is seen by products. */
+void gpu_fiber_fence_copies(void);
 
 #ifdef __cplusplus
 }
@@ -376,48 +388,73 @@ GPU_INLINE uint32_t gpu_fiber_swizzled(const unsigned char *at, uint32_t offset)
 
 GPU_INLINE void gpu_wgmma_fence(void)
 {
+    gpu_fiber_fence_copies();
 }
 GPU_INLINE void gpu_wgmma_begin(void)
 {
 }
 GPU_INLINE void gpu_wgmma_commit(void)
 {
+    gpu_fiber_commit_products();
 }
 template <uint32_t groups> GPU_INLINE void gpu_wgmma_wait(void)
 {
+    gpu_fiber_wait_products(groups);
 }
 template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&)[tiles][4])
 {
 }
 
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const unsigned char *a_at, const unsigned char *b_at,
-                               bool adds)
+/* The rows of a matrix in shared memory that are this lane's, of 16 columns. */
+GPU_INLINE void gpu_fiber_matrix_rows(const unsigned char *at, uint32_t a[4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, row = gpu_thread() / GPU_WARP % 4 * 16 + lane / 4;
-    uint32_t a[4];
 
+    gpu_fiber_reads_matrix(at, 63 * 128 + 32);
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t at = (row + i % 2 * 8) * 128 + (lane % 4 * 2 + i / 2 * 8) * 2;
-        a[i] = gpu_fiber_swizzled(a_at, at) | gpu_fiber_swizzled(a_at, at + 2) << 16;
+        const uint32_t offset = (row + i % 2 * 8) * 128 + (lane % 4 * 2 + i / 2 * 8) * 2;
+        a[i] = gpu_fiber_swizzled(at, offset) | gpu_fiber_swizzled(at, offset + 2) << 16;
     }
+}
+
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_rows(float (&to)[8][4], const uint32_t a[4], const unsigned char *b_at)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    float(*d)[4] = gpu_fiber_begin_product(to, 8);
+
+    gpu_fiber_reads_matrix(b_at, 63 * 128 + 32);
     for (uint32_t n = 0; n < 8; n++) {
         uint32_t b[2];
         for (uint32_t i = 0; i < 2; i++) {
             const uint32_t at = (n * 8 + lane / 4) * 128 + (lane % 4 * 2 + i * 8) * 2;
             b[i] = gpu_fiber_swizzled(b_at, at) | gpu_fiber_swizzled(b_at, at + 2) << 16;
         }
-        for (uint32_t e = 0; e < 4; e++)
-            d[n][e] = adds ? d[n][e] : 0;
         gpu_fiber_mma(d[n], a, b, bf16);
     }
 }
 
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_rows(float (&to)[8][4], const unsigned char *a_at, const unsigned char *b_at,
+                               bool adds)
+{
+    float(*d)[4] = gpu_fiber_begin_product(to, 8);
+    uint32_t a[4];
+
+    for (uint32_t i = 0; i < 32; i++)
+        d[i / 4][i % 4] = adds ? d[i / 4][i % 4] : 0;
+    gpu_fiber_matrix_rows(a_at, a);
+    gpu_wgmma_rows<bf16>(to, a, b_at);
+}
+
 template <bool bf16, uint32_t tiles>
-GPU_INLINE void gpu_wgmma_columns(float (&d)[tiles][4], const uint32_t a[4], const unsigned char *b_at)
+GPU_INLINE void gpu_wgmma_columns(float (&to)[tiles][4], const uint32_t a[4], const unsigned char *b_at)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
+    float(*d)[4] = gpu_fiber_begin_product(to, tiles);
 
+    for (uint32_t n = 0; n < tiles / 8; n++)
+        gpu_fiber_reads_matrix(b_at + n * 8192, 16 * 128);
     for (uint32_t n = 0; n < tiles; n++) {
         uint32_t b[2];
         for (uint32_t i = 0; i < 2; i++) {
@@ -426,6 +463,16 @@ GPU_INLINE void gpu_wgmma_columns(float (&d)[tiles][4], const uint32_t a[4], con
         }
         gpu_fiber_mma(d[n], a, b, bf16);
     }
+}
+
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_columns(float (&to)[32][4], const unsigned char *a_at, const unsigned char *b_at)
+{
+    uint32_t a[4];
+
+    gpu_fiber_begin_product(to, 32);
+    gpu_fiber_matrix_rows(a_at, a);
+    gpu_wgmma_columns<bf16>(to, a, b_at);
 }
 #endif
 

@@ -21,6 +21,23 @@ struct fiber_copy {
     uint32_t group;
 };
 
+/* A range of shared memory. */
+struct fiber_range {
+    uintptr_t begin, end;
+};
+
+/* Products under way with the same accumulators. */
+struct fiber_product {
+    float (*d)[4];
+    float values[32][4];
+    uint32_t count;
+    uint32_t group;               /* of the last one */
+    struct fiber_range ranges[8]; /* that they read, one for each 16 KB or so */
+    uint32_t range_count;
+};
+
+enum { FIBER_PRODUCTS = 4 };
+
 struct fiber_thread {
     struct fiber_stack stack;
     enum fiber_state state;
@@ -28,6 +45,10 @@ struct fiber_thread {
     struct fiber_copy *copies;
     uint32_t copy_count, copy_room;
     uint32_t groups; /* closed */
+    struct fiber_product products[FIBER_PRODUCTS];
+    uint32_t product_count;
+    uint32_t product_groups;     /* closed */
+    struct fiber_range unfenced; /* that copies of this thread have reached, and products do not see yet */
 };
 
 struct fiber_warp {
@@ -50,12 +71,26 @@ struct fiber_cta {
     struct fiber_thread thread[FIBER_THREADS];
     struct fiber_warp warp[FIBER_THREADS / 32];
     uint32_t arrived[NAMED_BARRIERS];
+    /* Whether a thread has arrived at a barrier that has not opened since. */
+    bool here[NAMED_BARRIERS][FIBER_THREADS];
 };
 
 extern struct fiber_cta fiber_cta;
 
 /* Ends the program with the place in the grid and a reason. */
 _Noreturn void fiber_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static inline struct fiber_thread *fiber_own_thread(void)
+{
+    return &fiber_cta.thread[fiber_cta.current];
+}
+
+/* Bytes of shared memory, aligned to their number. */
+void fiber_check_shared(const void *at, uint32_t size);
+/* No product under way, which the first lane of each warp knows, reads what a copy writes. */
+void fiber_check_not_read(const void *shared, uint32_t size);
+/* Products do not see what a copy of this thread has written before a fence. */
+void fiber_note_copy(const void *shared, uint32_t size);
 
 /* Lets the threads at a barrier go on if as many as `wanted` are there. */
 void fiber_open_barrier(uint32_t id, uint32_t wanted);

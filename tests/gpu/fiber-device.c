@@ -39,15 +39,10 @@ unsigned char *gpu_shared(void)
 
 /* ---------------------------------------------------------------- meetings */
 
-static struct fiber_thread *own_thread(void)
-{
-    return &fiber_cta.thread[fiber_cta.current];
-}
-
 /* Others run until somebody makes this thread ready: first the lane that is next in the launch's order. */
 static void wait_in_warp(void)
 {
-    struct fiber_thread *thread = own_thread();
+    struct fiber_thread *thread = fiber_own_thread();
     const uint32_t lane = fiber_cta.current % GPU_WARP;
     const uint32_t next = (fiber_cta.grid.order % 3 == 1 ? lane + GPU_WARP - 1 : lane + 1) % GPU_WARP;
     struct fiber_thread *other = thread - lane + next;
@@ -95,19 +90,28 @@ void fiber_open_barrier(uint32_t id, uint32_t wanted)
     if (fiber_cta.arrived[id] == 0 || fiber_cta.arrived[id] < wanted)
         return;
     fiber_cta.arrived[id] = 0;
+    memset(fiber_cta.here[id], 0, sizeof fiber_cta.here[id]);
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
         if (fiber_cta.thread[i].state == FIBER_AT_BARRIER && fiber_cta.thread[i].barrier == id)
             make_ready(i);
 }
 
-static void wait_at(uint32_t id, uint32_t wanted)
+static void arrive_at(uint32_t id, uint32_t wanted)
 {
-    struct fiber_thread *thread = own_thread();
-
     if (id >= NAMED_BARRIERS || wanted % GPU_WARP != 0)
         fiber_die("barrier %u of %u threads; 0 to 15 and multiples of %u are accepted", id, wanted, GPU_WARP);
-    thread->barrier = id;
+    if (fiber_cta.here[id][fiber_cta.current])
+        fiber_die("arrives at barrier %u twice", id);
+    fiber_cta.here[id][fiber_cta.current] = true;
     fiber_cta.arrived[id]++;
+}
+
+static void wait_at(uint32_t id, uint32_t wanted)
+{
+    struct fiber_thread *thread = fiber_own_thread();
+
+    arrive_at(id, wanted);
+    thread->barrier = id;
     thread->state = FIBER_AT_BARRIER;
     fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
     fiber_open_barrier(id, wanted);
@@ -126,6 +130,12 @@ void gpu_barrier(void)
 void gpu_barrier_part(uint32_t id, uint32_t threads)
 {
     wait_at(id, threads);
+}
+
+void gpu_barrier_arrive(uint32_t id, uint32_t threads)
+{
+    arrive_at(id, threads);
+    fiber_open_barrier(id, threads);
 }
 
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
@@ -149,7 +159,7 @@ uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
 extern unsigned char __start_gpu_shared_arrays[] __attribute__((weak));
 extern unsigned char __stop_gpu_shared_arrays[] __attribute__((weak));
 
-static void check_shared(const void *at, uint32_t size)
+void fiber_check_shared(const void *at, uint32_t size)
 {
     const uintptr_t address = (uintptr_t)at, dynamic = (uintptr_t)fiber_cta.shared;
     const bool in_dynamic = address >= dynamic && address + size <= dynamic + fiber_cta.grid.shared;
@@ -164,9 +174,10 @@ static void check_shared(const void *at, uint32_t size)
 
 static void copy_later(void *shared, const void *global, uint32_t size, uint32_t bytes)
 {
-    struct fiber_thread *thread = own_thread();
+    struct fiber_thread *thread = fiber_own_thread();
 
-    check_shared(shared, size);
+    fiber_check_shared(shared, size);
+    fiber_check_not_read(shared, size);
     if ((bytes > 0 && (uintptr_t)global % size != 0) || bytes > size)
         fiber_die("a copy of %u bytes from %p; up to %u from a multiple of %u are accepted", bytes, global,
                   size, size);
@@ -192,12 +203,12 @@ void gpu_copy_async4(void *shared, uint64_t global)
 
 void gpu_copy_commit(void)
 {
-    own_thread()->groups++;
+    fiber_own_thread()->groups++;
 }
 
 void gpu_fiber_copy_wait(uint32_t groups)
 {
-    struct fiber_thread *thread = own_thread();
+    struct fiber_thread *thread = fiber_own_thread();
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < thread->copy_count; i++) {
@@ -207,6 +218,7 @@ void gpu_fiber_copy_wait(uint32_t groups)
             continue;
         }
         memset(copy.to, 0, copy.size);
+        fiber_note_copy(copy.to, copy.size);
         if (copy.bytes > 0)
             memcpy(copy.to, copy.from, copy.bytes);
     }
@@ -222,7 +234,7 @@ void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uin
     const struct gpu_fiber_slot *slots;
 
     if (lane < 8 * matrices)
-        check_shared(row, 16);
+        fiber_check_shared(row, 16);
     slots = gpu_fiber_meet(GPU_FIBER_MATRIX, &own);
     if (memcmp(slots[0].fragment, own.fragment, sizeof own.fragment) != 0)
         fiber_die("lanes of one warp load matrices in two ways");

@@ -34,6 +34,8 @@ static void run_thread(void)
 
     fiber_arrive(&fiber_cta.scheduler);
     fiber_cta.kernel(fiber_cta.argument);
+    if (thread->product_count > 0)
+        fiber_die("ends while products are under way");
     thread->state = FIBER_DONE;
     fiber_cta.done++;
     fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
@@ -50,11 +52,14 @@ static void begin_cta(void)
     if (fiber_cta.grid.shared > 0)
         memset(fiber_cta.shared, 0xff, fiber_cta.grid.shared);
     memset(fiber_cta.arrived, 0, sizeof fiber_cta.arrived);
+    memset(fiber_cta.here, 0, sizeof fiber_cta.here);
     fiber_cta.done = 0;
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
         struct fiber_thread *thread = &fiber_cta.thread[i];
         thread->state = FIBER_READY;
         thread->copy_count = thread->groups = 0;
+        thread->product_count = thread->product_groups = 0;
+        thread->unfenced = (struct fiber_range){0, 0};
         fiber_stack_start(&thread->stack, run_thread);
     }
     for (uint32_t i = 0; i < fiber_cta.grid.threads / GPU_WARP; i++)

@@ -71,6 +71,10 @@ GPU_INLINE void gpu_barrier_part(uint32_t id, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+GPU_INLINE void gpu_barrier_arrive(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 GPU_INLINE uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
 {
     return atomicAdd(at, value);
@@ -406,18 +410,26 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&d)[tiles][4])
     for (uint32_t n = 0; n < tiles; n++)
         asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
 }
-/* Accumulators as operands: four, of 64 columns, of 128; and what they are called in the text. */
+/* Accumulators as operands: four, of 64 columns, of 128, of 256; and what they are called in the text. */
 #define GPU__WGMMA_4(d, n) "+f"((d)[n][0]), "+f"((d)[n][1]), "+f"((d)[n][2]), "+f"((d)[n][3])
 #define GPU__WGMMA_16(d, n)                                                                                  \
     GPU__WGMMA_4(d, n), GPU__WGMMA_4(d, (n) + 1), GPU__WGMMA_4(d, (n) + 2), GPU__WGMMA_4(d, (n) + 3)
 #define GPU__WGMMA_64(d)  GPU__WGMMA_16(d, 0), GPU__WGMMA_16(d, 4)
 #define GPU__WGMMA_128(d) GPU__WGMMA_64(d), GPU__WGMMA_16(d, 8), GPU__WGMMA_16(d, 12)
+#define GPU__WGMMA_256(d)                                                                                    \
+    GPU__WGMMA_128(d), GPU__WGMMA_16(d, 16), GPU__WGMMA_16(d, 20), GPU__WGMMA_16(d, 24), GPU__WGMMA_16(d, 28)
 #define GPU__WGMMA_NAMES_64                                                                                  \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                 \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define GPU__WGMMA_NAMES_128                                                                                 \
     GPU__WGMMA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
                         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define GPU__WGMMA_NAMES_256                                                                                 \
+    GPU__WGMMA_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "     \
+                         "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, "  \
+                         "%95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, "   \
+                         "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, "    \
+                         "%122, %123, %124, %125, %126, %127"
 
 template <bool bf16>
 GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const unsigned char *a_at, const unsigned char *b_at,
@@ -436,6 +448,21 @@ GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const unsigned char *a_at, cons
             "{" GPU__WGMMA_NAMES_64 "}, %32, %33, p, 1, 1, 0, 0; }"
             : GPU__WGMMA_64(d)
             : "l"(a), "l"(b), "r"((uint32_t)adds));
+}
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const uint32_t a[4], const unsigned char *b_at)
+{
+    const uint64_t b = gpu__wgmma_matrix(b_at);
+    if constexpr (bf16)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+                     : GPU__WGMMA_64(d)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+                     : GPU__WGMMA_64(d)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 template <bool bf16>
 GPU_INLINE void gpu_wgmma_columns(float (&d)[8][4], const uint32_t a[4], const unsigned char *b_at)
@@ -466,6 +493,36 @@ GPU_INLINE void gpu_wgmma_columns(float (&d)[16][4], const uint32_t a[4], const 
                      "{" GPU__WGMMA_NAMES_128 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
                      : GPU__WGMMA_128(d)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], const uint32_t a[4], const unsigned char *b_at)
+{
+    const uint64_t b = gpu__wgmma_matrix(b_at);
+    if constexpr (bf16)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                     "{" GPU__WGMMA_NAMES_256 "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;"
+                     : GPU__WGMMA_256(d)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+                     "{" GPU__WGMMA_NAMES_256 "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;"
+                     : GPU__WGMMA_256(d)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+template <bool bf16>
+GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], const unsigned char *a_at, const unsigned char *b_at)
+{
+    const uint64_t a = gpu__wgmma_matrix(a_at), b = gpu__wgmma_matrix(b_at);
+    if constexpr (bf16)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                     "{" GPU__WGMMA_NAMES_256 "}, %128, %129, 1, 1, 1, 0, 1;"
+                     : GPU__WGMMA_256(d)
+                     : "l"(a), "l"(b));
+    else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+                     "{" GPU__WGMMA_NAMES_256 "}, %128, %129, 1, 1, 1, 0, 1;"
+                     : GPU__WGMMA_256(d)
+                     : "l"(a), "l"(b));
 }
 
 #endif

@@ -65,6 +65,8 @@
  * Intrinsics of targets that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
  *   GPU_COLD                               a function that is seldom called: its code lies apart
  *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
+ *   void gpu_barrier_arrive(uint32_t id, uint32_t threads)   counts as there, and does not wait; every thread
+ *       arrives once until those that wait at the barrier, gpu_barrier_part, go on
  *   uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)   in global memory: adds 1, or after `last` becomes
  *       0; returns what was there. Fences of the whole device before and after it are part of it
  *   uint32_t gpu_keep(uint32_t)                       the value, kept in a register and not recomputed
@@ -88,9 +90,11 @@
  *   void gpu_wgmma_fence(void)             what the thread has written is multiplied from a barrier on
  *   void gpu_wgmma_begin(void)             before products whose registers have been written
  *   void gpu_wgmma_rows<bf16>(float (&d)[8][4], const unsigned char *a, const unsigned char *b, bool adds)
- *       begins d = a b^T, or adds it: 64 rows of both, 16 columns from the address on
+ *       begins d = a b^T, or adds it: 64 rows of both, 16 columns from the address on; with `a` in registers,
+ *       const uint32_t a[4], it adds
  *   void gpu_wgmma_columns<bf16>(float (&d)[columns / 8][4], const uint32_t a[4], const unsigned char *b)
- *       begins d += a b: 16 columns of a, 16 rows of b from the address on, which has 64 columns or 128
+ *       begins d += a b: 16 columns of a, 16 rows of b from the address on, which has 64 columns, 128 or 256;
+ *       of 256 also with `a` in shared memory
  *   void gpu_wgmma_commit(void)            closes a group of products
  *   void gpu_wgmma_wait<n>(void)           until at most the n latest groups are under way
  *   void gpu_wgmma_keep(float (&d)[columns / 8][4])   the compiler moves no use of d across this

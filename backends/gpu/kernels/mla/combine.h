@@ -196,6 +196,8 @@ GPU_INLINE void mla_combine_rows(const struct gpu_run *run, struct mla_combine_s
             values[j] += shared->values[i][j * GPU_WARP + lane];
     }
     mla_store_row(run, &shared->sequence, token, head, mine.max, sum, values, lane);
+    if (lane == 0)
+        mla_store_lse(run, &shared->sequence, token, head, mine.max, sum);
 }
 
 /* run.rows says how many rows a tile has. Grid: as many row tiles as can be split, or det: sequences and row

@@ -6,10 +6,22 @@
 #include "row.h"
 #include "values.h"
 
+/* Whether results are stored from registers, in pairs of 16-bit columns: of warp groups, whose threads have
+ * few rows each. */
+template <class Config> GPU_INLINE bool mla_stores_pairs(const struct gpu_run *run)
+{
+    const struct gpu_tensor *out = &run->out;
+
+    return Config::groups && run->problem.out_dtype != ATTN_F32 && run->problem.head_dim_vo == MLA_VO_DIM &&
+           run->problem.out_scale <= ATTN_SCALES_UNIT &&
+           ((out->base | (uint64_t)out->token_stride | (uint64_t)out->head_stride) & 3) == 0;
+}
+
 /* The row sums of all warps, and for a result that is not partial O, into shared memory. */
 template <class Config>
-GPU_INLINE void mla_join_warps(struct mla_shared<Config> *shared, float *to, const struct mla_warp *w,
-                               float o[Config::row_blocks][8][4])
+GPU_INLINE void mla_join_warps(const struct gpu_run *run, struct mla_shared<Config> *shared, float *to,
+                               const struct mla_warp *w, const float thread_sum[2],
+                               float o[Config::out_blocks][Config::out_fragments][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -17,18 +29,17 @@ GPU_INLINE void mla_join_warps(struct mla_shared<Config> *shared, float *to, con
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         const uint32_t row = w->block * 16 + h * 8 + lane / 4;
-        float sum = shared->thread_sum[h][gpu_thread()];
+        float sum = thread_sum[h];
         sum += gpu_shuffle_xor_f32(sum, 1);
         sum += gpu_shuffle_xor_f32(sum, 2);
         if (lane % 4 == 0)
             shared->warp_max[w->group][row] = sum;
     }
-    if (shared->work.splits == 1) {
+    if (shared->work.splits == 1 && !mla_stores_pairs<Config>(run)) {
         GPU_UNROLL
-        for (uint32_t i = 0; i < Config::row_blocks * 32; i++) {
-            const uint32_t m = i / 32, n = i / 4 % 8, e = i % 4;
-            to[(m * 16 + e / 2 * 8 + lane / 4) * Config::out_pitch + mla_out_column<Config>(n, e)] =
-                o[m][n][e];
+        for (uint32_t i = 0; i < Config::out_blocks * Config::out_fragments * 4; i++) {
+            const uint32_t m = i / 4 / Config::out_fragments, n = i / 4 % Config::out_fragments, e = i % 4;
+            to[mla_out_row<Config>(m, e) * Config::out_pitch + mla_out_column<Config>(n, e)] = o[m][n][e];
         }
     }
     gpu_barrier();
@@ -49,20 +60,20 @@ GPU_INLINE uint64_t mla_pair(float low, float high)
 /* O and LSE of a split into the split workspace. */
 template <class Config>
 GPU_INLINE void mla_store_partial(const struct gpu_run *run, const struct mla_shared<Config> *shared,
-                                  float o[Config::row_blocks][8][4])
+                                  float o[Config::out_blocks][Config::out_fragments][4])
 {
     const struct mla_work_tile *work = &shared->work;
     const uint64_t at = (uint64_t)mla_partial_index(work, work->split) * Config::rows;
-    const uint32_t lane = gpu_thread() % GPU_WARP, all = shared->sequence.q_len * run->group;
+    const uint32_t all = shared->sequence.q_len * run->group;
 
     GPU_UNROLL
-    for (uint32_t i = 0; i < 2 * Config::row_blocks; i++) {
-        const uint32_t m = i / 2, h = i % 2, row = m * 16 + h * 8 + lane / 4;
+    for (uint32_t i = 0; i < 2 * Config::out_blocks; i++) {
+        const uint32_t m = i / 2, h = i % 2, row = mla_out_row<Config>(m, 2 * h);
         float *out = (float *)run->partial_out + (at + row) * MLA_VO_DIM;
         if (work->row0 + row >= all)
             continue;
         GPU_UNROLL
-        for (uint32_t n = 0; n < 8; n += 2) {
+        for (uint32_t n = 0; n < Config::out_fragments; n += 2) {
             const float *x = o[m][n] + 2 * h, *y = o[m][n + 1] + 2 * h;
             uint64_t *const first = (uint64_t *)(void *)(out + mla_out_column<Config>(n, 0));
             /* Of codes, the fragments have every other of four columns. */
@@ -77,6 +88,46 @@ GPU_INLINE void mla_store_partial(const struct gpu_run *run, const struct mla_sh
     }
 }
 
+/* LSEs of a work tile's rows: lanes store one each at once. */
+template <class Config>
+GPU_INLINE void mla_store_lses(const struct gpu_run *run, const struct mla_shared<Config> *shared)
+{
+    const uint32_t row = gpu_thread();
+    uint32_t token, head;
+
+    if (row < Config::rows && mla_row_of(run, &shared->sequence, shared->work.row0 + row, &token, &head))
+        mla_store_lse(run, &shared->sequence, token, head, shared->row_max[row], shared->row_sum[row]);
+}
+
+/* O from registers into the output. */
+template <class Config>
+GPU_INLINE void mla_store_pairs(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+                                float o[Config::out_blocks][Config::out_fragments][4])
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const bool f16 = run->problem.out_dtype == ATTN_F16;
+
+    gpu_barrier();
+    mla_store_lses<Config>(run, shared);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 2 * Config::out_blocks; i++) {
+        const uint32_t m = i / 2, h = i % 2, row = mla_out_row<Config>(m, 2 * h);
+        uint32_t token, head;
+        if (!mla_row_of(run, s, shared->work.row0 + row, &token, &head))
+            continue;
+        const float row_sum = shared->row_sum[row];
+        const float factor = mla_row_factor(run, head, shared->row_max[row], row_sum);
+        const uint64_t to = mla_result_at(run, (int64_t)s->row + token, head);
+        GPU_UNROLL
+        for (uint32_t n = 0; n < Config::out_fragments; n++) {
+            const float x = row_sum == 0 ? 0 : o[m][n][2 * h] * factor;
+            const float y = row_sum == 0 ? 0 : o[m][n][2 * h + 1] * factor;
+            GPU_GLOBAL(uint32_t, to)
+            [mla_out_column<Config>(n, 0) / 2] = f16 ? gpu_pack_f16(x, y) : gpu_pack_bf16(x, y);
+        }
+    }
+}
+
 /* Rows of shared memory into the output. */
 template <class Config>
 GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Config> *shared,
@@ -86,6 +137,7 @@ GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Conf
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
     gpu_barrier();
+    mla_store_lses<Config>(run, shared);
     GPU_LOOP
     for (uint32_t row = warp; row < Config::rows; row += Config::warps) {
         uint32_t token, head;
@@ -97,6 +149,23 @@ GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Conf
             values[j] = from[row * Config::out_pitch + j * GPU_WARP + lane];
         mla_store_row(run, s, token, head, shared->row_max[row], shared->row_sum[row], values, lane);
     }
+}
+
+/* O of a work tile, and its row sums, in the output or the split workspace. `buffer`: of the KV tiles. */
+template <class Config>
+GPU_INLINE void mla_store(const struct gpu_run *run, struct mla_shared<Config> *shared, float *buffer,
+                          const struct mla_warp *w, const float sum[2],
+                          float o[Config::out_blocks][Config::out_fragments][4])
+{
+    mla_join_warps<Config>(run, shared, buffer, w, sum, o);
+    if (Config::groups && shared->work.splits == 1 && mla_stores_pairs<Config>(run))
+        mla_store_pairs<Config>(run, shared, o);
+    else if (shared->work.splits == 1)
+        mla_store_rows<Config>(run, shared, buffer, &shared->work);
+    else
+        mla_store_partial<Config>(run, shared, o);
+    if (gpu_thread() == 0 && shared->work.splits > 1 && shared->work.split == 0)
+        mla_note_split(run, &shared->sequence, &shared->work);
 }
 
 #endif

@@ -8,6 +8,8 @@
  * its part of the queries in registers, computes a part of every sum, sends the others the sums that they
  * keep, and adds up its own. For the values, each warp has 64 columns of all rows.
  *
+ * On Hopper warp groups of four warps multiply tiles of 64 rows (wgmma.h).
+ *
  * Scores, sums and maxima are f32 in base 2; P is rounded to the queries' type for its product with the
  * values, the row sum is of P before.
  */
@@ -16,6 +18,7 @@
 
 #include "epilogue.h"
 #include "scores.h"
+#include "wgmma.h"
 
 /* Waits until the copies of at most `tiles` tiles are in flight. */
 GPU_INLINE void mla_wait(uint32_t tiles)
@@ -199,13 +202,29 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
         stage = stage + 1 == stages ? 0 : stage + 1;
     }
     GPU_COPY_WAIT(0);
-    mla_join_warps<Config>(shared, (float *)(void *)buffer, &w, o);
-    if (shared->work.splits == 1)
-        mla_store_rows<Config>(run, shared, (const float *)(void *)buffer, &shared->work);
+    const float sum[2] = {shared->thread_sum[0][gpu_thread()], shared->thread_sum[1][gpu_thread()]};
+    mla_store<Config>(run, shared, (float *)(void *)buffer, &w, sum, o);
+}
+
+/* The first copies of a work tile. */
+template <class Config>
+GPU_INLINE void mla_begin_work(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                               unsigned char *buffer, uint32_t stages)
+{
+    if constexpr (Config::groups)
+        mla_group_begin_copies<Config>(run, shared, buffer);
     else
-        mla_store_partial<Config>(run, shared, o);
-    if (gpu_thread() == 0 && shared->work.splits > 1 && shared->work.split == 0)
-        mla_note_split(run, &shared->sequence, &shared->work);
+        mla_begin_copies<Config>(run, shared, buffer, stages);
+}
+
+template <class Config>
+GPU_INLINE void mla_do_work(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                            unsigned char *buffer, uint32_t stages)
+{
+    if constexpr (Config::groups)
+        mla_group_attend<Config>(run, shared, buffer);
+    else
+        mla_attend<Config>(run, shared, buffer, stages);
 }
 
 template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
@@ -224,11 +243,11 @@ template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
     GPU_LOOP
     for (bool begins = true;; begins = false) {
         if (!begins)
-            mla_begin_copies<Config>(run, shared, buffer, stages);
+            mla_begin_work<Config>(run, shared, buffer, stages);
         if (gpu_thread() < GPU_WARP)
             mla_next<Config>(run, shared, begins); /* while copies are in flight */
         if (!begins)
-            mla_attend<Config>(run, shared, buffer, stages);
+            mla_do_work<Config>(run, shared, buffer, stages);
         gpu_barrier();
         if (!shared->next.has_work)
             return;

@@ -63,18 +63,19 @@ GPU_INLINE void mla_load_queries(const struct gpu_run *run, const struct gpu_seq
                            (r->base != 0 ? run->problem.head_dim_vo * 2 : 0)) &
                           15) == 0;
 
+    uint32_t token, head;
+    uint64_t nope = 0, rope = 0; /* of one of the warp's rows in each lane */
+    if (mla_row_of(run, s, row0 + warp * warp_rows + lane % warp_rows, &token, &head)) {
+        const int64_t at = (int64_t)s->row + token;
+        nope = q->base + (uint64_t)(at * q->token_stride + (int64_t)head * q->head_stride);
+        rope = r->base + (uint64_t)(at * r->token_stride + (int64_t)head * r->head_stride);
+    }
     GPU_LOOP
     for (uint32_t i = 0; i < warp_rows; i++) {
-        const uint32_t row = warp * warp_rows + i;
-        uint32_t token, head;
-        uint64_t nope = 0, rope = 0;
-        if (mla_row_of(run, s, row0 + row, &token, &head)) {
-            const int64_t at = (int64_t)s->row + token;
-            nope = q->base + (uint64_t)(at * q->token_stride + (int64_t)head * q->head_stride);
-            rope = r->base + (uint64_t)(at * r->token_stride + (int64_t)head * r->head_stride);
-        }
+        const uint64_t row_nope = gpu_shuffle_u64(nope, i), row_rope = gpu_shuffle_u64(rope, i);
         for (uint32_t chunk = lane; chunk < mla_row_chunks; chunk += GPU_WARP)
-            mla_load_query_chunk(run, nope, rope, chunk, aligned, to + mla_chunk_offset(row, chunk));
+            mla_load_query_chunk(run, row_nope, row_rope, chunk, aligned,
+                                 to + mla_chunk_offset<Config>(warp * warp_rows + i, chunk));
     }
 }
 
@@ -88,7 +89,7 @@ GPU_INLINE void mla_scale_queries(struct mla_shared<Config> *shared, const unsig
     for (uint32_t row = warp; row < Config::rows; row += Config::warps) {
         uint32_t largest = 0;
         for (uint32_t chunk = lane; chunk < mla_row_chunks; chunk += GPU_WARP) {
-            const struct gpu_u128 word = gpu_load_u128(from + mla_chunk_offset(row, chunk));
+            const struct gpu_u128 word = gpu_load_u128(from + mla_chunk_offset<Config>(row, chunk));
             GPU_UNROLL
             for (uint32_t e = 0; e < 8; e++) {
                 const uint32_t size = word.x[e / 2] >> (16 * (e % 2)) & 0x7fff;
@@ -129,11 +130,13 @@ GPU_INLINE void mla_take_queries(const struct mla_shared<Config> *shared, const 
         const uint32_t row = w->row0 + i / Config::steps * 16;
         const uint32_t chunk = mla_column<Config>(w->part, i % Config::steps) / 8;
         if constexpr (!Config::kv8)
-            gpu_load_matrix4(to, from + mla_chunk_offset(row + (matrix & 1) * 8 + in, chunk + (matrix >> 1)));
+            gpu_load_matrix4(
+                to, from + mla_chunk_offset<Config>(row + (matrix & 1) * 8 + in, chunk + (matrix >> 1)));
         GPU_UNROLL
         for (uint32_t e = 0; Config::kv8 && e < 4; e++) {
             const uint32_t at = row + e % 2 * 8 + lane / 4;
-            const unsigned char *pair = from + mla_chunk_offset(at, chunk + lane % 4 / 2) + lane % 2 * 8;
+            const unsigned char *pair =
+                from + mla_chunk_offset<Config>(at, chunk + lane % 4 / 2) + lane % 2 * 8;
             to[e] = *(const uint32_t *)(const void *)(pair + e / 2 * 4);
             if constexpr (Config::scales_queries) {
                 const uint32_t inverse = (254u << 23) - gpu_f32_bits(shared->query_scale[at]);
@@ -162,20 +165,29 @@ GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const stru
     return entry;
 }
 
+/* The address of a key of the sequence by its entry, and its place; 0 if it is missing. */
+template <class Config>
+GPU_INLINE uint64_t mla_address_of(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+                                   uint32_t key, struct gpu_entry entry, struct gpu_place *place)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+
+    if (key >= s->kv_len || !gpu_place_of(run, s, key, entry, place))
+        return 0;
+    return gpu_vector(place->is_new ? &run->k_new : &run->k, place->page, place->token, 0);
+}
+
 /* Writes the addresses of the keys of a tile, 0 for missing ones: `entry` is that of mla_own_key(tile). */
 template <class Config>
 GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> *shared, uint32_t tile,
                            struct gpu_entry entry)
 {
-    const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP, key = mla_own_key(tile);
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
     struct gpu_place place;
-    uint64_t at = 0;
 
     if (lane >= 8)
         return;
-    if (key < s->kv_len && gpu_place_of(run, s, key, entry, &place))
-        at = gpu_vector(place.is_new ? &run->k_new : &run->k, place.page, place.token, 0);
+    const uint64_t at = mla_address_of<Config>(run, shared, mla_own_key(tile), entry, &place);
     shared->key_address[warp][lane] = at;
     if constexpr (Config::kv8) {
         const struct gpu_cache *cache = at != 0 && place.is_new ? &run->k_new : &run->k;

@@ -3,6 +3,7 @@
 #ifndef ATTN_GPU_MLA_SIZES_H
 #define ATTN_GPU_MLA_SIZES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "constexpr.h"
@@ -14,7 +15,11 @@ enum {
     MLA_THREADS = 256,
     MLA_NOTE_BYTES = 32, /* of what a CTA tells those that combine splits */
     /* Instances of at most so many rows have registers left for a mask, ALiBi or a soft cap. */
-    MLA_SMALL_ROWS = 32
+    MLA_SMALL_ROWS = 32,
+    /* The instance that is multiplied by warp groups on Hopper, over keys of 16 bits. */
+    MLA_GROUP_ROWS = 64,
+    MLA_BLOCK_BYTES = MLA_KV_TILE * 128, /* of 64 columns of a tile, which lie together there */
+    MLA_GROUP_STATE = 11 << 10           /* beside the tiles and the queries */
 };
 
 /* Bytes of a KV tile in shared memory, where keys lie as in the cache. */
@@ -51,6 +56,18 @@ GPU_CONSTEXPR uint32_t mla_state_bytes(uint32_t rows, uint32_t kv_size)
     const uint32_t row = (rows > MLA_SMALL_ROWS ? 24u : 88u) + (kv_size == 1 ? 4u : 0u);
 
     return (rows * row + exchange + scales + 3840 + 127) / 128 * 128;
+}
+
+/* Whether warp groups multiply on Hopper. */
+GPU_CONSTEXPR bool mla_has_groups(uint32_t rows, uint32_t kv_size)
+{
+    return rows == MLA_GROUP_ROWS && kv_size == 2;
+}
+
+/* Bytes of shared memory of a CTA there: two tiles, and the queries. */
+GPU_CONSTEXPR uint32_t mla_group_bytes(void)
+{
+    return MLA_GROUP_STATE + 2 * mla_tile_bytes(2) + MLA_GROUP_ROWS * MLA_QK_DIM * 2;
 }
 
 /* Bytes of shared memory of a CTA. */

@@ -33,9 +33,10 @@ template <class Config> GPU_INLINE uint32_t mla_finite(uint32_t dtype, uint32_t 
 template <class Config> GPU_INLINE void mla_clear_non_finite(uint32_t dtype, unsigned char *keys)
 {
     constexpr uint32_t chunks = MLA_VO_DIM / (Config::kv8 ? 16 : 8);
+    constexpr uint32_t threads = Config::groups ? MLA_THREADS / 2 : MLA_THREADS;
 
     GPU_LOOP
-    for (uint32_t i = gpu_thread(); i < MLA_KV_TILE * chunks; i += MLA_THREADS) {
+    for (uint32_t i = gpu_thread() % threads; i < MLA_KV_TILE * chunks; i += threads) {
         unsigned char *at = keys + mla_key_offset<Config>(i / chunks, i % chunks);
         struct gpu_u128 word = gpu_load_u128(at);
         bool any = false;
@@ -146,12 +147,22 @@ GPU_INLINE void mla_load_values(uint32_t dtype, const unsigned char *buffer, uin
     }
 }
 
+/* Row of element `e` of block `m` of O. */
+template <class Config> GPU_INLINE uint32_t mla_out_row(uint32_t m, uint32_t e)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+
+    return (Config::groups ? warp % 4 : m) * 16 + e / 2 * 8 + lane / 4;
+}
+
 /* Column of element `e` of fragment `n` of O. */
 template <class Config> GPU_INLINE uint32_t mla_out_column(uint32_t n, uint32_t e)
 {
     const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
 
-    if constexpr (Config::kv8)
+    if constexpr (Config::groups)
+        return warp / 4 * 256 + n * 8 + lane % 4 * 2 + e % 2;
+    else if constexpr (Config::kv8)
         return warp * 64 + n / 2 * 16 + lane % 4 * 4 + e % 2 * 2 + n % 2;
     else
         return warp * 64 + n * 8 + lane % 4 * 2 + e % 2;
