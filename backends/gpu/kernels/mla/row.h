@@ -104,7 +104,7 @@ GPU_INLINE void mla_store_row(const struct gpu_run *run, const struct gpu_sequen
         for (uint32_t j = 0; j < 16; j++)
             if (j * GPU_WARP + lane < columns)
                 GPU_GLOBAL(uint16_t, to)
-                [j * GPU_WARP + lane] = dtype == ATTN_F16 ? gpu_f32_to_f16(x[j]) : gpu_f32_to_bf16(x[j]);
+        [j * GPU_WARP + lane] = dtype == ATTN_F16 ? gpu_f32_to_f16(x[j]) : gpu_f32_to_bf16(x[j]);
     }
 }
 

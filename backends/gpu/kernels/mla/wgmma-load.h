@@ -77,20 +77,30 @@ GPU_INLINE void mla_load_blocks(const struct gpu_run *run, uint64_t key, unsigne
     }
 }
 
-/* Columns of this warp's keys: a half of the values', and with `last` those of keys alone. A group of copies.
+/*
+ * A half of the values' columns of this warp's keys: a group of copies. With `first`, of what is multiplied
+ * first: two groups, the second of which also has the columns of keys alone.
  */
-template <class Config, bool last>
+template <class Config, bool first>
 GPU_INLINE void mla_copy_half(const struct gpu_run *run, const struct mla_shared<Config> *shared,
                               uint64_t key, unsigned char *stage, uint32_t half)
 {
+    constexpr uint32_t quarter = mla_half_blocks / 2;
+    const uint32_t from = half * mla_half_blocks;
+
     if (shared->aligned) {
-        mla_copy_blocks<mla_half_blocks>(run, key, stage, half * mla_half_blocks);
-        if constexpr (last)
+        mla_copy_blocks<quarter>(run, key, stage, from);
+        if constexpr (first)
+            gpu_copy_commit();
+        mla_copy_blocks<quarter>(run, key, stage, from + quarter);
+        if constexpr (first)
             mla_copy_blocks<1>(run, key, stage, mla_last_block);
     } else {
-        mla_load_blocks<Config>(run, key, stage, half * mla_half_blocks, mla_half_blocks);
-        if constexpr (last)
+        mla_load_blocks<Config>(run, key, stage, from, mla_half_blocks);
+        if constexpr (first) {
             mla_load_blocks<Config>(run, key, stage, mla_last_block, 1);
+            gpu_copy_commit();
+        }
     }
     gpu_copy_commit();
 }
@@ -117,6 +127,7 @@ GPU_INLINE void mla_group_begin_copies(const struct gpu_run *run, struct mla_sha
     mla_load_queries<Config>(run, &shared->sequence, buffer + 2 * Config::tile_bytes, shared->work.row0);
     gpu_copy_commit();
     if (tile >= shared->work.end) {
+        gpu_copy_commit();
         gpu_copy_commit();
         gpu_copy_commit();
         return;

@@ -47,7 +47,7 @@ GPU_INLINE void mla_group_begin(const struct gpu_run *run, struct mla_shared<Con
     const uint32_t row = gpu_thread() / GPU_WARP % 4 * 16 + (matrix & 1) * 8 + lane % 8;
 
     mla_load_rows<Config>(run, shared, shared->work.row0);
-    GPU_COPY_WAIT(2);
+    GPU_COPY_WAIT(3);
     gpu_wgmma_fence();
     gpu_barrier();
     GPU_UNROLL
@@ -69,14 +69,23 @@ GPU_INLINE void mla_group_begin(const struct gpu_run *run, struct mla_shared<Con
         state->o[0][n][0] = state->o[0][n][1] = state->o[0][n][2] = state->o[0][n][3] = 0;
 }
 
-/* Begins the products of queries and keys over half of the values' columns. */
-template <class Config>
-GPU_INLINE void mla_begin_half(const unsigned char *queries, const unsigned char *keys, float (&s)[8][4])
+/* Waits for this warp group's copies but the latest `later` groups. */
+template <uint32_t later> GPU_INLINE void mla_wait_group_copies(const struct mla_group_places *places)
+{
+    GPU_COPY_WAIT(later);
+    gpu_wgmma_fence();
+    mla_group_barrier(places->group);
+}
+
+/* Begins the products of queries and keys over `count` blocks of columns; `adds`: to what s has. */
+template <class Config, uint32_t count>
+GPU_INLINE void mla_begin_blocks(const unsigned char *queries, const unsigned char *keys, bool adds,
+                                 float (&s)[8][4])
 {
     GPU_UNROLL
-    for (uint32_t k = 0; k < mla_half_blocks * 4; k++) {
+    for (uint32_t k = 0; k < count * 4; k++) {
         const uint32_t at = k / 4 * MLA_BLOCK_BYTES + k % 4 * 32;
-        gpu_wgmma_rows<Config::keys_bf16>(s, queries + at, keys + at, k != 0);
+        gpu_wgmma_rows<Config::keys_bf16>(s, queries + at, keys + at, adds || k != 0);
     }
 }
 
@@ -85,11 +94,14 @@ template <class Config>
 GPU_INLINE void mla_begin_scores(const struct mla_group_places *places, const struct mla_group_state *state,
                                  float (&s)[8][4])
 {
-    GPU_COPY_WAIT(1);
-    gpu_wgmma_fence();
-    mla_group_barrier(places->group);
+    constexpr uint32_t quarter = mla_half_blocks / 2;
+    const uint32_t at = places->half, later = at + quarter * MLA_BLOCK_BYTES;
+
+    mla_wait_group_copies<2>(places);
     gpu_wgmma_begin();
-    mla_begin_half<Config>(places->queries + places->half, places->own + places->half, s);
+    mla_begin_blocks<Config, quarter>(places->queries + at, places->own + at, false, s);
+    mla_wait_group_copies<1>(places);
+    mla_begin_blocks<Config, quarter>(places->queries + later, places->own + later, true, s);
     GPU_UNROLL
     for (uint32_t k = 0; k < 4; k++)
         gpu_wgmma_rows<Config::keys_bf16>(s, state->last_q[k],
@@ -103,11 +115,9 @@ GPU_INLINE void mla_begin_other_scores(const struct mla_group_places *places, fl
 {
     const uint32_t other = mla_half_blocks * MLA_BLOCK_BYTES - places->half;
 
-    GPU_COPY_WAIT(0);
-    gpu_wgmma_fence();
-    mla_group_barrier(places->group);
+    mla_wait_group_copies<0>(places);
     gpu_wgmma_begin();
-    mla_begin_half<Config>(places->queries + other, places->own + other, s);
+    mla_begin_blocks<Config, mla_half_blocks>(places->queries + other, places->own + other, false, s);
     gpu_wgmma_commit();
 }
 
