@@ -11,7 +11,8 @@
 
 enum { NAMED_BARRIERS = 16 };
 
-enum fiber_state { FIBER_READY, FIBER_IN_WARP, FIBER_AT_BARRIER, FIBER_DONE };
+/* FIBER_PAUSED: goes on when no other thread can, those first that have paused longest. */
+enum fiber_state { FIBER_READY, FIBER_IN_WARP, FIBER_AT_BARRIER, FIBER_PAUSED, FIBER_DONE };
 
 /* A copy that was begun. */
 struct fiber_copy {
@@ -42,6 +43,7 @@ struct fiber_thread {
     struct fiber_stack stack;
     enum fiber_state state;
     uint32_t barrier; /* that it waits at */
+    uint32_t paused;  /* barriers that had opened by then */
     struct fiber_copy *copies;
     uint32_t copy_count, copy_room;
     uint32_t groups; /* closed */
@@ -71,6 +73,7 @@ struct fiber_cta {
     struct fiber_thread thread[FIBER_THREADS];
     struct fiber_warp warp[FIBER_THREADS / 32];
     uint32_t arrived[NAMED_BARRIERS];
+    uint32_t opened; /* barriers so far */
     /* Whether a thread has arrived at a barrier that has not opened since. */
     bool here[NAMED_BARRIERS][FIBER_THREADS];
 };

@@ -90,6 +90,7 @@ void fiber_open_barrier(uint32_t id, uint32_t wanted)
     if (fiber_cta.arrived[id] == 0 || fiber_cta.arrived[id] < wanted)
         return;
     fiber_cta.arrived[id] = 0;
+    fiber_cta.opened++;
     memset(fiber_cta.here[id], 0, sizeof fiber_cta.here[id]);
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
         if (fiber_cta.thread[i].state == FIBER_AT_BARRIER && fiber_cta.thread[i].barrier == id)
@@ -134,8 +135,15 @@ void gpu_barrier_part(uint32_t id, uint32_t threads)
 
 void gpu_barrier_arrive(uint32_t id, uint32_t threads)
 {
+    struct fiber_thread *thread = fiber_own_thread();
+
     arrive_at(id, threads);
+    thread->paused = fiber_cta.opened;
     fiber_open_barrier(id, threads);
+    /* Those that waited go on first: what this thread does from here on comes too late for them. */
+    thread->state = FIBER_PAUSED;
+    fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
+    fiber_step(&thread->stack, &fiber_cta.scheduler);
 }
 
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)

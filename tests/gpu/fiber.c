@@ -53,7 +53,7 @@ static void begin_cta(void)
         memset(fiber_cta.shared, 0xff, fiber_cta.grid.shared);
     memset(fiber_cta.arrived, 0, sizeof fiber_cta.arrived);
     memset(fiber_cta.here, 0, sizeof fiber_cta.here);
-    fiber_cta.done = 0;
+    fiber_cta.done = fiber_cta.opened = 0;
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
         struct fiber_thread *thread = &fiber_cta.thread[i];
         thread->state = FIBER_READY;
@@ -90,6 +90,24 @@ static uint32_t run_warp(uint32_t warp)
     return ran;
 }
 
+/* Lets the threads go on that have paused longest; returns how many can. */
+static uint32_t resume(void)
+{
+    uint32_t count = 0, first = UINT32_MAX;
+
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
+        if (fiber_cta.thread[i].state == FIBER_PAUSED && fiber_cta.thread[i].paused < first)
+            first = fiber_cta.thread[i].paused;
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
+        if (fiber_cta.thread[i].state != FIBER_PAUSED || fiber_cta.thread[i].paused != first)
+            continue;
+        fiber_cta.thread[i].state = FIBER_READY;
+        fiber_cta.warp[i / GPU_WARP].ready++;
+        count++;
+    }
+    return count;
+}
+
 static void run_cta(void)
 {
     const uint32_t warps = fiber_cta.grid.threads / GPU_WARP;
@@ -102,7 +120,7 @@ static void run_cta(void)
             while ((more = run_warp(in_order(i, warps))) > 0)
                 ran += more;
         }
-        if (ran > 0)
+        if (ran > 0 || resume() > 0)
             continue;
         for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
             fiber_cta.current = i;

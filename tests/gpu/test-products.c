@@ -63,7 +63,7 @@ static void arrive(const void *argument)
             *word = i;
         gpu_barrier_arrive(1, THREADS);
         if (fault == ARRIVES_TWICE)
-            gpu_barrier_arrive(1, THREADS);
+            gpu_barrier_arrive(3, THREADS);
         gpu_barrier_part(2, THREADS);
     }
 }
