@@ -10,7 +10,8 @@
 #define LEGACY_STREAM 1u
 
 /* Attributes of devices and functions. */
-enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76, FUNCTION_MAX_DYNAMIC_SHARED = 8 };
+enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76 };
+enum { FUNCTION_MAX_THREADS = 0, FUNCTION_MAX_DYNAMIC_SHARED = 8 };
 
 /* The driver's own lookup, which takes a version. */
 typedef gpu_result (*get_address_fn)(const char *name, void **out, int version, uint64_t flags, int *status);

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "driver-values.h"
 #include "families.h"
 #include "mma/sizes.h"
 
@@ -17,7 +18,7 @@ static const struct instance {
 #include "instances.def"
 };
 
-enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64 };
+enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64, ROWS_PREFILL = 128 };
 
 static const struct instance *instance_of(const struct attn_problem *problem)
 {
@@ -33,7 +34,7 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
 {
     const struct instance *own = instance_of(problem);
 
-    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size};
+    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0};
 }
 
 /*
@@ -84,26 +85,9 @@ static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
     return rows <= ROWS_MEDIUM && (p_parts(problem) == 1 || is_wide(problem)) ? ROWS_MEDIUM : ROWS_DECODE;
 }
 
-/*
- * Rows of a prefill tile: the most for which the device has the shared memory. Tiles of 128 rows have no
- * registers for P of two parts.
- */
-static uint32_t prefill_rows(const struct attn_plan_impl *plan)
+/* Rows of a tile of decode. det: a part's longest sequence, not that of the plan, decides. */
+static uint32_t decode_rows(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    const struct attn_problem *p = &plan->problem;
-    const uint32_t rows = instance_of(p)->rows;
-    const uint32_t limit = gpu_vendor_shared(plan->backend->context->record->arch);
-
-    if ((p_parts(p) == 1 || rows == ROWS_DECODE) && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit)
-        return rows;
-    return is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE;
-}
-
-/* det: a part's longest sequence, not that of the plan, decides. */
-static uint32_t rows_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
-{
-    if (part->phase == ATTN__PREFILL)
-        return prefill_rows(plan);
     return plan->problem.det != 0 ? part->max_rows : rows_for(&plan->problem, plan->problem.max_q);
 }
 
@@ -121,32 +105,80 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
         shape_of(problem, phases == ATTN__PREFILL && is_wide(problem) ? ROWS_MEDIUM : rows));
 }
 
+/*
+ * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of several: whether
+ * that multiplies by warp groups, the threads that it is compiled for tell.
+ */
+static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, gpu_handle *out,
+                           struct gpu_mma_shape *shape, struct attn_error *err)
+{
+    struct gpu_context *context = plan->backend->context;
+    const struct instance *own = instance_of(&plan->problem);
+    const uint32_t dtype = plan->problem.q_dtype;
+    int threads = 0;
+    char name[64];
+
+    snprintf(name, sizeof name, "%s_r%u_%s", own->name, rows,
+             dtype == ATTN_F32   ? "f32"
+             : dtype == ATTN_F16 ? "f16"
+                                 : "bf16");
+    int32_t status = gpu_module_function(context, own->module, name, 0, out, err);
+    if (status == ATTN_OK)
+        status = gpu_check(context, context->driver->func_get_attribute(&threads, FUNCTION_MAX_THREADS, *out),
+                           "kernel", gpu_names.func_get_attribute, err);
+    *shape = (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1};
+    shape->wgmma = rows == ROWS_PREFILL && threads == (int)gpu_mma_threads(*shape);
+    return status;
+}
+
+/* Whether prefill can have tiles of this shape. Those of 128 rows have no registers for P of two parts, nor, unless warp groups
+ * multiply, for more than 128 columns. */
+static bool serves_prefill(const struct attn_plan_impl *plan, struct gpu_mma_shape shape)
+{
+    if (shape.rows == ROWS_PREFILL && (p_parts(&plan->problem) > 1 || (shape.dk > 128 && !shape.wgmma)))
+        return false;
+    return gpu_mma_shared_bytes(shape) <= gpu_vendor_shared(plan->backend->context->record->arch);
+}
+
+/* The kernel of a part: in prefill that of the largest tiles that the device has shared memory for. */
+static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_part *part,
+                                struct gpu_mma_shape *shape, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const bool prefill = part->phase == ATTN__PREFILL;
+    const uint32_t rows = prefill ? instance_of(p)->rows : decode_rows(plan, part);
+    int32_t status = find_kernel(plan, rows, &part->attention, shape, err);
+
+    if (status == ATTN_OK && prefill && !serves_prefill(plan, *shape))
+        status = find_kernel(plan, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, &part->attention, shape, err);
+    part->rows = shape->rows;
+    part->threads = gpu_mma_threads(*shape);
+    part->shared_bytes = gpu_mma_shared_bytes(*shape);
+    return status == ATTN_OK ? gpu_vendor_function_init(plan->backend->context, part->attention,
+                                                        part->shared_bytes, err)
+                             : status;
+}
+
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
     const struct instance *own = instance_of(p);
-    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part));
+    struct gpu_context *context = plan->backend->context;
+    struct gpu_mma_shape shape;
     char name[64];
 
-    part->threads = gpu_mma_threads(shape);
-    part->shared_bytes = gpu_mma_shared_bytes(shape);
-    part->ctas =
-        plan->units * gpu_mma_resident_ctas(shape, gpu_vendor_shared(plan->backend->context->record->arch));
-    part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
-    snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows,
-             p->q_dtype == ATTN_F32   ? "f32"
-             : p->q_dtype == ATTN_F16 ? "f16"
-                                      : "bf16");
+    const int32_t status = find_part_kernel(plan, part, &shape, err);
+    if (status != ATTN_OK)
+        return status;
+    part->ctas = plan->units * gpu_mma_resident_ctas(shape, gpu_vendor_shared(context->record->arch));
+    part->split_rules = gpu_split_rules_of(p, part->phase, shape.rows);
     if (shape.rows >= ROWS_DECODE) /* smaller ones have no kernel that combines splits */
         gpu_work_tiles_split_prefill(plan, part);
     if (shape.rows == ROWS_SMALL)
         gpu_work_tiles_split_evenly(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
-    struct gpu_context *context = plan->backend->context;
-    const int32_t status =
-        gpu_module_function(context, own->module, name, part->shared_bytes, &part->attention, err);
-    if (status != ATTN_OK || part->split_rules.slots == 0)
-        return status;
+    if (part->split_rules.slots == 0)
+        return ATTN_OK;
     snprintf(name, sizeof name, "%s_r%u_combine", own->name, shape.rows);
     return gpu_module_function(context, own->module, name, 0, &part->merge, err);
 }
@@ -159,8 +191,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
-    return gpu_work_tiles_launch(plan, part, &own, rows_of(plan, part), instance_of(&plan->problem)->dv,
-                                 stream, err);
+    return gpu_work_tiles_launch(plan, part, &own, part->rows, instance_of(&plan->problem)->dv, stream, err);
 }
 
 const struct gpu_family cuda_mma = {

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "driver-values.h"
 #include "fake-state.h"
 #include "fiber-names.h"
 
@@ -88,9 +89,16 @@ gpu_result cuModuleGetFunction(gpu_handle *function, gpu_handle module, const ch
 
 gpu_result cuFuncGetAttribute(int *value, int attribute, gpu_handle function)
 {
-    (void)attribute, (void)function;
-    *value = 0;
-    return fake_enter("cuFuncGetAttribute", true);
+    const gpu_result result = fake_enter("cuFuncGetAttribute", true);
+
+    if (result != GPU_SUCCESS)
+        return result;
+    const struct fake_object *object = fake_take(function, FAKE_FUNCTION, "cuFuncGetAttribute");
+    if (object == NULL)
+        return GPU_INVALID_VALUE;
+    const struct driver_kernel *kernel = object->kernel;
+    *value = attribute == FUNCTION_MAX_THREADS && kernel != NULL ? (int)kernel->threads : 0;
+    return GPU_SUCCESS;
 }
 
 gpu_result cuFuncSetAttribute(gpu_handle function, int attribute, int value)

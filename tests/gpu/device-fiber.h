@@ -65,6 +65,10 @@ unsigned char *gpu_shared(void);
 void gpu_barrier(void);
 void gpu_barrier_part(uint32_t id, uint32_t threads);
 void gpu_barrier_arrive(uint32_t id, uint32_t threads);
+void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals);
+void gpu_mbarrier_arrive(uint64_t *at);
+void gpu_copy_arrive(uint64_t *at);
+void gpu_mbarrier_wait(uint64_t *at, uint32_t parity);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
 uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 
@@ -90,7 +94,7 @@ float (*gpu_fiber_begin_product(float (*d)[4], uint32_t count))[4];
 void gpu_fiber_reads_matrix(const unsigned char *at, uint32_t bytes);
 void gpu_fiber_commit_products(void);
 void gpu_fiber_wait_products(uint32_t groups);
-/* What this thread has copied is seen by products. */
+/* What has been copied is seen by products. */
 void gpu_fiber_fence_copies(void);
 
 #ifdef __cplusplus
@@ -369,7 +373,7 @@ GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
     gpu_fiber_mma(d, a, b, 1);
 }
 
-/* ---------------------------------------------------------------- matrices of warp groups */
+/* ---------------------------------------------------------------- warp groups */
 
 #ifdef __cplusplus
 #ifdef FIBER_WITHOUT_WGMMA
@@ -405,74 +409,98 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&)[tiles][4])
 {
 }
 
+template <uint32_t registers> GPU_INLINE void gpu_registers_raise(void)
+{
+    static_assert(registers % 8 == 0 && registers <= 256, "there are so many");
+}
+template <uint32_t registers> GPU_INLINE void gpu_registers_lower(void)
+{
+    gpu_registers_raise<registers>();
+}
+
+struct gpu_matrix {
+    const unsigned char *at;
+    uint32_t rows;
+};
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of(const unsigned char *at)
+{
+    const gpu_matrix matrix = {at, rows};
+
+    return matrix;
+}
+GPU_INLINE gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)
+{
+    matrix.at += bytes;
+    return matrix;
+}
+
 /* The rows of a matrix in shared memory that are this lane's, of 16 columns. */
-GPU_INLINE void gpu_fiber_matrix_rows(const unsigned char *at, uint32_t a[4])
+GPU_INLINE void gpu_fiber_matrix_rows(gpu_matrix matrix, uint32_t a[4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, row = gpu_thread() / GPU_WARP % 4 * 16 + lane / 4;
 
-    gpu_fiber_reads_matrix(at, 63 * 128 + 32);
+    gpu_fiber_reads_matrix(matrix.at, 63 * 128 + 32);
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t offset = (row + i % 2 * 8) * 128 + (lane % 4 * 2 + i / 2 * 8) * 2;
-        a[i] = gpu_fiber_swizzled(at, offset) | gpu_fiber_swizzled(at, offset + 2) << 16;
+        a[i] = gpu_fiber_swizzled(matrix.at, offset) | gpu_fiber_swizzled(matrix.at, offset + 2) << 16;
     }
-}
-
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_rows(float (&to)[8][4], const uint32_t a[4], const unsigned char *b_at)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-    float(*d)[4] = gpu_fiber_begin_product(to, 8);
-
-    gpu_fiber_reads_matrix(b_at, 63 * 128 + 32);
-    for (uint32_t n = 0; n < 8; n++) {
-        uint32_t b[2];
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t at = (n * 8 + lane / 4) * 128 + (lane % 4 * 2 + i * 8) * 2;
-            b[i] = gpu_fiber_swizzled(b_at, at) | gpu_fiber_swizzled(b_at, at + 2) << 16;
-        }
-        gpu_fiber_mma(d[n], a, b, bf16);
-    }
-}
-
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_rows(float (&to)[8][4], const unsigned char *a_at, const unsigned char *b_at,
-                               bool adds)
-{
-    float(*d)[4] = gpu_fiber_begin_product(to, 8);
-    uint32_t a[4];
-
-    for (uint32_t i = 0; i < 32; i++)
-        d[i / 4][i % 4] = adds ? d[i / 4][i % 4] : 0;
-    gpu_fiber_matrix_rows(a_at, a);
-    gpu_wgmma_rows<bf16>(to, a, b_at);
 }
 
 template <bool bf16, uint32_t tiles>
-GPU_INLINE void gpu_wgmma_columns(float (&to)[tiles][4], const uint32_t a[4], const unsigned char *b_at)
+GPU_INLINE void gpu_wgmma_rows(float (&to)[tiles][4], const uint32_t a[4], gpu_matrix matrix)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
     float(*d)[4] = gpu_fiber_begin_product(to, tiles);
 
-    for (uint32_t n = 0; n < tiles / 8; n++)
-        gpu_fiber_reads_matrix(b_at + n * 8192, 16 * 128);
+    gpu_fiber_reads_matrix(matrix.at, (tiles * 8 - 1) * 128 + 32);
     for (uint32_t n = 0; n < tiles; n++) {
         uint32_t b[2];
         for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t at = n / 8 * 8192 + (lane % 4 * 2 + i * 8) * 128 + (n % 8 * 8 + lane / 4) * 2;
-            b[i] = gpu_fiber_swizzled(b_at, at) | gpu_fiber_swizzled(b_at, at + 128) << 16;
+            const uint32_t at = (n * 8 + lane / 4) * 128 + (lane % 4 * 2 + i * 8) * 2;
+            b[i] = gpu_fiber_swizzled(matrix.at, at) | gpu_fiber_swizzled(matrix.at, at + 2) << 16;
+        }
+        gpu_fiber_mma(d[n], a, b, bf16);
+    }
+}
+
+template <bool bf16, uint32_t tiles>
+GPU_INLINE void gpu_wgmma_rows(float (&to)[tiles][4], gpu_matrix rows, gpu_matrix matrix, bool adds_to)
+{
+    float(*d)[4] = gpu_fiber_begin_product(to, tiles);
+    uint32_t a[4];
+
+    for (uint32_t i = 0; i < 4 * tiles; i++)
+        d[i / 4][i % 4] = adds_to ? d[i / 4][i % 4] : 0;
+    gpu_fiber_matrix_rows(rows, a);
+    gpu_wgmma_rows<bf16>(to, a, matrix);
+}
+
+template <bool bf16, uint32_t tiles>
+GPU_INLINE void gpu_wgmma_columns(float (&to)[tiles][4], const uint32_t a[4], gpu_matrix matrix)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, block = matrix.rows * 128;
+    float(*d)[4] = gpu_fiber_begin_product(to, tiles);
+
+    for (uint32_t n = 0; n < tiles / 8; n++)
+        gpu_fiber_reads_matrix(matrix.at + n * block, 16 * 128);
+    for (uint32_t n = 0; n < tiles; n++) {
+        uint32_t b[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t at = n / 8 * block + (lane % 4 * 2 + i * 8) * 128 + (n % 8 * 8 + lane / 4) * 2;
+            b[i] = gpu_fiber_swizzled(matrix.at, at) | gpu_fiber_swizzled(matrix.at, at + 128) << 16;
         }
         gpu_fiber_mma(d[n], a, b, bf16);
     }
 }
 
 template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&to)[32][4], const unsigned char *a_at, const unsigned char *b_at)
+GPU_INLINE void gpu_wgmma_columns(float (&to)[32][4], gpu_matrix rows, gpu_matrix matrix)
 {
     uint32_t a[4];
 
     gpu_fiber_begin_product(to, 32);
-    gpu_fiber_matrix_rows(a_at, a);
-    gpu_wgmma_columns<bf16>(to, a, b_at);
+    gpu_fiber_matrix_rows(rows, a);
+    gpu_wgmma_columns<bf16>(to, a, matrix);
 }
 #endif
 

@@ -32,5 +32,5 @@ const struct driver_kernel driver_kv_kernels[] = {
     DRIVER_LINE(gpu_rescale_rows, gpu_merge),
     DRIVER_LINE(gpu_step_lengths, gpu_step),
     DRIVER_LINE(gpu_step_rows, gpu_step),
-    {NULL, NULL, 0},
+    {NULL, NULL, 0, 0},
 };

@@ -12,4 +12,4 @@
 
 FOR_EACH(DECLARE, INSTANCE)
 
-const struct driver_kernel TABLE(INSTANCE)[] = {FOR_EACH(LINE, INSTANCE){NULL, NULL, 0}};
+const struct driver_kernel TABLE(INSTANCE)[] = {FOR_EACH(LINE, INSTANCE){NULL, NULL, 0, 0}};

@@ -11,5 +11,5 @@ DRIVER_KERNEL(mla_combine, gpu_run)
 const struct driver_kernel driver_plan_kernels[] = {
     DRIVER_LINE(gpu_plan, gpu_plan),
     DRIVER_LINE(mla_combine, gpu_run),
-    {NULL, NULL, 0},
+    {NULL, NULL, 0, 0},
 };

@@ -11,5 +11,5 @@ REFERENCE_INSTANCES(CALL)
 
 const struct driver_kernel driver_reference_kernels[] = {
 #define LINE(name, dim, type) DRIVER_LINE(name, gpu_run),
-    REFERENCE_INSTANCES(LINE){NULL, NULL, 0},
+    REFERENCE_INSTANCES(LINE){NULL, NULL, 0, 0},
 };

@@ -18,9 +18,9 @@ template <uint32_t rows, bool bf16, uint32_t dk, uint32_t dv, bool kv8> static v
 }
 
 #define LINE(name, rows, bf16, dk, dv, kv_size)                                                              \
-    {#name, call<rows, bf16, dk, dv, kv_size == 1>, sizeof(struct gpu_run)},
+    {#name, call<rows, bf16, dk, dv, kv_size == 1>, sizeof(struct gpu_run), 0},
 #define LINES(...)          TILE_KERNELS(LINE, __VA_ARGS__)
 #define TABLE(...)          TABLE_OF(__VA_ARGS__)
 #define TABLE_OF(name, ...) driver_##name##_kernels
 
-const struct driver_kernel TABLE(INSTANCE)[] = {LINES(INSTANCE){NULL, NULL, 0}};
+const struct driver_kernel TABLE(INSTANCE)[] = {LINES(INSTANCE){NULL, NULL, 0, 0}};

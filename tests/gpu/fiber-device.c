@@ -133,17 +133,109 @@ void gpu_barrier_part(uint32_t id, uint32_t threads)
     wait_at(id, threads);
 }
 
-void gpu_barrier_arrive(uint32_t id, uint32_t threads)
+/* Those that waited go on first: what this thread does from here on comes too late for them. */
+static void pause_behind(uint32_t opened)
 {
     struct fiber_thread *thread = fiber_own_thread();
 
-    arrive_at(id, threads);
-    thread->paused = fiber_cta.opened;
-    fiber_open_barrier(id, threads);
-    /* Those that waited go on first: what this thread does from here on comes too late for them. */
+    thread->paused = opened;
     thread->state = FIBER_PAUSED;
     fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
     fiber_step(&thread->stack, &fiber_cta.scheduler);
+}
+
+void gpu_barrier_arrive(uint32_t id, uint32_t threads)
+{
+    const uint32_t opened = fiber_cta.opened;
+
+    arrive_at(id, threads);
+    fiber_open_barrier(id, threads);
+    pause_behind(opened);
+}
+
+/* A barrier in shared memory: arrivals of a phase, those still missing, and the number of the phase. */
+struct mbarrier {
+    uint16_t all, missing;
+    uint32_t phase;
+};
+
+static struct mbarrier mbarrier_at(const uint64_t *at)
+{
+    struct mbarrier barrier;
+
+    memcpy(&barrier, at, sizeof barrier);
+    if (barrier.missing == 0 || barrier.missing > barrier.all || barrier.all > FIBER_THREADS)
+        fiber_die("%p is no barrier", (const void *)at);
+    return barrier;
+}
+
+void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)
+{
+    const struct mbarrier barrier = {(uint16_t)arrivals, (uint16_t)arrivals, 0};
+
+    memcpy(at, &barrier, sizeof barrier);
+}
+
+static void arrive_at_mbarrier(uint64_t *at)
+{
+    struct mbarrier barrier = mbarrier_at(at);
+
+    if (--barrier.missing == 0) {
+        barrier.missing = barrier.all;
+        barrier.phase++;
+        fiber_cta.opened++;
+    }
+    memcpy(at, &barrier, sizeof barrier);
+    if (barrier.missing < barrier.all)
+        return;
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
+        if (fiber_cta.thread[i].state == FIBER_AT_MBARRIER && fiber_cta.thread[i].mbarrier == at)
+            make_ready(i);
+}
+
+void gpu_mbarrier_arrive(uint64_t *at)
+{
+    const uint32_t opened = fiber_cta.opened;
+
+    arrive_at_mbarrier(at);
+    pause_behind(opened);
+}
+
+void gpu_copy_arrive(uint64_t *at)
+{
+    struct fiber_thread *thread = fiber_own_thread();
+
+    mbarrier_at(at);
+    if (thread->arrival_count == FIBER_ARRIVALS)
+        fiber_die("more than %d arrivals behind copies", (int)FIBER_ARRIVALS);
+    thread->arrivals[thread->arrival_count++] = (struct fiber_arrival){at, thread->groups++};
+}
+
+bool fiber_arrive_behind_copies(uint32_t index)
+{
+    struct fiber_thread *thread = &fiber_cta.thread[index];
+
+    if (thread->arrival_count == 0)
+        return false;
+    const struct fiber_arrival first = thread->arrivals[0];
+    thread->arrival_count--;
+    memmove(thread->arrivals, thread->arrivals + 1, thread->arrival_count * sizeof first);
+    fiber_cta.current = index;
+    gpu_fiber_copy_wait(thread->groups - first.group - 1);
+    arrive_at_mbarrier(first.barrier);
+    return true;
+}
+
+void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+{
+    struct fiber_thread *thread = fiber_own_thread();
+
+    while (mbarrier_at(at).phase % 2 == parity) {
+        thread->mbarrier = at;
+        thread->state = FIBER_AT_MBARRIER;
+        fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
+        fiber_step(&thread->stack, &fiber_cta.scheduler);
+    }
 }
 
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)

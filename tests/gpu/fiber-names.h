@@ -16,7 +16,8 @@ extern "C" {
 struct driver_kernel {
     const char *name;
     fiber_kernel_fn call;
-    size_t size; /* of the argument */
+    size_t size;      /* of the argument */
+    uint32_t threads; /* that it is compiled for; 0: not told */
 };
 
 /* Declares how a kernel is called with the address of its argument. */
@@ -26,9 +27,10 @@ struct driver_kernel {
         name(*(const struct type *)argument);                                                                \
     }
 /* Its line of a table. */
-#define DRIVER_LINE(name, type)                                                                              \
+#define DRIVER_LINE(name, type) DRIVER_LINE_OF(name, type, 0)
+#define DRIVER_LINE_OF(name, type, threads)                                                                     \
     {                                                                                                        \
-#name, call_##name, sizeof(struct type)                                                              \
+#name, call_##name, sizeof(struct type), threads                                                     \
     }
 
 /* Tables end with a name of NULL. */

@@ -128,5 +128,6 @@ void gpu_fiber_wait_products(uint32_t groups)
 
 void gpu_fiber_fence_copies(void)
 {
-    fiber_own_thread()->unfenced = (struct fiber_range){0, 0};
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
+        fiber_cta.thread[i].unfenced = (struct fiber_range){0, 0};
 }

@@ -57,7 +57,7 @@ static void begin_cta(void)
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
         struct fiber_thread *thread = &fiber_cta.thread[i];
         thread->state = FIBER_READY;
-        thread->copy_count = thread->groups = 0;
+        thread->copy_count = thread->groups = thread->arrival_count = 0;
         thread->product_count = thread->product_groups = 0;
         thread->unfenced = (struct fiber_range){0, 0};
         fiber_stack_start(&thread->stack, run_thread);
@@ -122,12 +122,19 @@ static void run_cta(void)
         }
         if (ran > 0 || resume() > 0)
             continue;
+        for (uint32_t i = 0; i < fiber_cta.grid.threads && ran == 0; i++)
+            ran += fiber_arrive_behind_copies(in_order(i, fiber_cta.grid.threads));
+        if (ran > 0)
+            continue;
         for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
             fiber_cta.current = i;
             if (fiber_cta.thread[i].state == FIBER_IN_WARP)
                 fiber_die("waits for lanes of its warp that are gone or wait elsewhere");
             if (fiber_cta.thread[i].state == FIBER_AT_BARRIER)
                 fiber_die("waits at barrier %u for threads that do not come", fiber_cta.thread[i].barrier);
+            if (fiber_cta.thread[i].state == FIBER_AT_MBARRIER)
+                fiber_die("waits for the barrier at byte %td of shared memory, where threads do not arrive",
+                          (unsigned char *)fiber_cta.thread[i].mbarrier - fiber_cta.shared);
         }
     }
 }

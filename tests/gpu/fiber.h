@@ -5,7 +5,7 @@
  *
  * What is undefined on a GPU ends the program with a message: threads that wait for each other forever, lanes
  * of a warp in different operations, a lane that has returned. Shared memory holds NaN at the start of a CTA,
- * and asynchronous copies arrive as late as is allowed.
+ * and asynchronous copies and products of warp groups are done as late as is allowed.
  */
 #ifndef FIBER_H
 #define FIBER_H

@@ -374,7 +374,7 @@ GPU_INLINE void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* ---------------------------------------------------------------- matrices of warp groups */
+/* ---------------------------------------------------------------- warp groups */
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 constexpr bool GPU_HAS_WGMMA = true;
@@ -382,11 +382,49 @@ constexpr bool GPU_HAS_WGMMA = true;
 constexpr bool GPU_HAS_WGMMA = false;
 #endif
 
-/* Of a matrix in shared memory with rows of 128 bytes, swizzled; a block of 64 columns has 8 KB. */
-GPU_INLINE uint64_t gpu__wgmma_matrix(const unsigned char *at)
+template <uint32_t registers> GPU_INLINE void gpu_registers_raise(void)
 {
-    const uint64_t block = 8192 / 16, eight_rows = 1024 / 16, swizzle_128 = UINT64_C(1) << 62;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <uint32_t registers> GPU_INLINE void gpu_registers_lower(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+GPU_INLINE void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gpu__shared_address(at)), "r"(arrivals) : "memory");
+}
+GPU_INLINE void gpu_mbarrier_arrive(uint64_t *at)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(gpu__shared_address(at)) : "memory");
+}
+GPU_INLINE void gpu_copy_arrive(uint64_t *at)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gpu__shared_address(at)) : "memory");
+}
+/* Sleeps meanwhile, for a time at once that the chip limits. */
+GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+{
+    uint32_t done = 0;
+
+    while (done == 0)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(gpu__shared_address(at)), "r"(parity)
+                     : "memory");
+}
+
+/* The descriptor of a matrix: rows of 128 bytes, swizzled; a block of 64 columns has `rows` of them. */
+typedef uint64_t gpu_matrix;
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of(const unsigned char *at)
+{
+    const uint64_t block = rows * 128 / 16, eight_rows = 1024 / 16, swizzle_128 = UINT64_C(1) << 62;
     return swizzle_128 | eight_rows << 32 | block << 16 | (gpu__shared_address(at) & 0x3ffff) / 16;
+}
+GPU_INLINE gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)
+{
+    return matrix + bytes / 16;
 }
 GPU_INLINE void gpu_wgmma_fence(void)
 {
@@ -430,99 +468,74 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&d)[tiles][4])
                          "%95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, "   \
                          "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, "    \
                          "%122, %123, %124, %125, %126, %127"
+/*
+ * The instructions: 64 rows of a in registers, or in shared memory, times so many columns of b, whose rows these
+ * columns are unless it is `transposed`; operands of the text that follow the accumulators are named.
+ */
+#define GPU__WGMMA_REGISTERS(columns, type, names, second, transposed)                                       \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                       \
+                 " {" GPU__WGMMA_NAMES_##columns "}, {" names "}, " second ", 1, 1, 1, " transposed ";"      \
+                 : GPU__WGMMA_##columns(d)                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define GPU__WGMMA_SHARED(columns, type, first, second, adds, transposed)                                    \
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, " adds ", 0; wgmma.mma_async.sync.aligned.m64n" #columns    \
+                 "k16.f32." type "." type " {" GPU__WGMMA_NAMES_##columns "}, " first ", " second            \
+                 ", p, 1, 1, 0, " transposed "; }"                                                           \
+                 : GPU__WGMMA_##columns(d)                                                                   \
+                 : "l"(a), "l"(b), "r"((uint32_t)adds_to))
 
 template <bool bf16>
-GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const unsigned char *a_at, const unsigned char *b_at,
-                               bool adds)
+GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], gpu_matrix a, gpu_matrix b, bool adds_to)
 {
-    const uint64_t a = gpu__wgmma_matrix(a_at), b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile(
-            "{ .reg .pred p; setp.ne.u32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-            "{" GPU__WGMMA_NAMES_64 "}, %32, %33, p, 1, 1, 0, 0; }"
-            : GPU__WGMMA_64(d)
-            : "l"(a), "l"(b), "r"((uint32_t)adds));
+        GPU__WGMMA_SHARED(64, "bf16", "%32", "%33", "%34", "0");
     else
-        asm volatile(
-            "{ .reg .pred p; setp.ne.u32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-            "{" GPU__WGMMA_NAMES_64 "}, %32, %33, p, 1, 1, 0, 0; }"
-            : GPU__WGMMA_64(d)
-            : "l"(a), "l"(b), "r"((uint32_t)adds));
+        GPU__WGMMA_SHARED(64, "f16", "%32", "%33", "%34", "0");
 }
 template <bool bf16>
-GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const uint32_t a[4], const unsigned char *b_at)
+GPU_INLINE void gpu_wgmma_rows(float (&d)[16][4], gpu_matrix a, gpu_matrix b, bool adds_to)
 {
-    const uint64_t b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
-                     : GPU__WGMMA_64(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_SHARED(128, "bf16", "%64", "%65", "%66", "0");
     else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
-                     : GPU__WGMMA_64(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_SHARED(128, "f16", "%64", "%65", "%66", "0");
 }
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&d)[8][4], const uint32_t a[4], const unsigned char *b_at)
+template <bool bf16> GPU_INLINE void gpu_wgmma_rows(float (&d)[8][4], const uint32_t a[4], gpu_matrix b)
 {
-    const uint64_t b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                     : GPU__WGMMA_64(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(64, "bf16", "%32, %33, %34, %35", "%36", "0");
     else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-                     "{" GPU__WGMMA_NAMES_64 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                     : GPU__WGMMA_64(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(64, "f16", "%32, %33, %34, %35", "%36", "0");
 }
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&d)[16][4], const uint32_t a[4], const unsigned char *b_at)
+template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&d)[8][4], const uint32_t a[4], gpu_matrix b)
 {
-    const uint64_t b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-                     "{" GPU__WGMMA_NAMES_128 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-                     : GPU__WGMMA_128(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(64, "bf16", "%32, %33, %34, %35", "%36", "1");
     else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-                     "{" GPU__WGMMA_NAMES_128 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-                     : GPU__WGMMA_128(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(64, "f16", "%32, %33, %34, %35", "%36", "1");
 }
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], const uint32_t a[4], const unsigned char *b_at)
+template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&d)[16][4], const uint32_t a[4], gpu_matrix b)
 {
-    const uint64_t b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                     "{" GPU__WGMMA_NAMES_256 "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;"
-                     : GPU__WGMMA_256(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(128, "bf16", "%64, %65, %66, %67", "%68", "1");
     else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
-                     "{" GPU__WGMMA_NAMES_256 "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;"
-                     : GPU__WGMMA_256(d)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        GPU__WGMMA_REGISTERS(128, "f16", "%64, %65, %66, %67", "%68", "1");
 }
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], const unsigned char *a_at, const unsigned char *b_at)
+template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], const uint32_t a[4], gpu_matrix b)
 {
-    const uint64_t a = gpu__wgmma_matrix(a_at), b = gpu__wgmma_matrix(b_at);
     if constexpr (bf16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                     "{" GPU__WGMMA_NAMES_256 "}, %128, %129, 1, 1, 1, 0, 1;"
-                     : GPU__WGMMA_256(d)
-                     : "l"(a), "l"(b));
+        GPU__WGMMA_REGISTERS(256, "bf16", "%128, %129, %130, %131", "%132", "1");
     else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
-                     "{" GPU__WGMMA_NAMES_256 "}, %128, %129, 1, 1, 1, 0, 1;"
-                     : GPU__WGMMA_256(d)
-                     : "l"(a), "l"(b));
+        GPU__WGMMA_REGISTERS(256, "f16", "%128, %129, %130, %131", "%132", "1");
+}
+template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], gpu_matrix a, gpu_matrix b)
+{
+    constexpr bool adds_to = true;
+
+    if constexpr (bf16)
+        GPU__WGMMA_SHARED(256, "bf16", "%128", "%129", "%130", "1");
+    else
+        GPU__WGMMA_SHARED(256, "f16", "%128", "%129", "%130", "1");
 }
 
 #endif

@@ -85,7 +85,8 @@ GPU_INLINE void mla_begin_blocks(const unsigned char *queries, const unsigned ch
     GPU_UNROLL
     for (uint32_t k = 0; k < count * 4; k++) {
         const uint32_t at = k / 4 * MLA_BLOCK_BYTES + k % 4 * 32;
-        gpu_wgmma_rows<Config::keys_bf16>(s, queries + at, keys + at, adds || k != 0);
+        gpu_wgmma_rows<Config::keys_bf16>(s, gpu_matrix_of<64>(queries + at), gpu_matrix_of<64>(keys + at),
+                                          adds || k != 0);
     }
 }
 
@@ -104,8 +105,8 @@ GPU_INLINE void mla_begin_scores(const struct mla_group_places *places, const st
     mla_begin_blocks<Config, quarter>(places->queries + later, places->own + later, true, s);
     GPU_UNROLL
     for (uint32_t k = 0; k < 4; k++)
-        gpu_wgmma_rows<Config::keys_bf16>(s, state->last_q[k],
-                                          places->own + mla_last_block * MLA_BLOCK_BYTES + k * 32);
+        gpu_wgmma_rows<Config::keys_bf16>(
+            s, state->last_q[k], gpu_matrix_of<64>(places->own + mla_last_block * MLA_BLOCK_BYTES + k * 32));
     gpu_wgmma_commit();
 }
 
@@ -135,8 +136,8 @@ GPU_INLINE void mla_begin_other_values(const struct mla_shared<Config> *shared,
     gpu_wgmma_begin();
     GPU_UNROLL
     for (uint32_t k = 0; k < 4; k++)
-        gpu_wgmma_columns<Config::keys_bf16>(state->o[0], places->other_p + k * 32,
-                                             places->other + places->half + k * 16 * 128);
+        gpu_wgmma_columns<Config::keys_bf16>(state->o[0], gpu_matrix_of<64>(places->other_p + k * 32),
+                                             gpu_matrix_of<64>(places->other + places->half + k * 16 * 128));
     gpu_wgmma_commit();
 }
 
@@ -149,7 +150,8 @@ GPU_INLINE void mla_begin_own_values(const struct mla_group_places *places, cons
     gpu_wgmma_begin();
     GPU_UNROLL
     for (uint32_t k = 0; k < 4; k++)
-        gpu_wgmma_columns<Config::keys_bf16>(state->o[0], p[k], places->own + places->half + k * 16 * 128);
+        gpu_wgmma_columns<Config::keys_bf16>(state->o[0], p[k],
+                                             gpu_matrix_of<64>(places->own + places->half + k * 16 * 128));
     gpu_wgmma_commit();
 }
 

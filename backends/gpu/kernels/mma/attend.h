@@ -10,7 +10,6 @@
 #include "query.h"
 #include "score.h"
 #include "value.h"
-#include "wgmma.h"
 
 /* What a warp keeps in registers from one KV iteration to the next. */
 template <class C> struct mma_loop {
@@ -150,7 +149,7 @@ GPU_INLINE void mma_begin_scores(const struct gpu_run *run, const mma_shared<C> 
         GPU_COPY_WAIT(2 * C::RAW_STAGES - 1);
         mma_read_codes<C>(raw, C::V_BYTES, &codes);
         mma_group_barrier<C>();
-        mma_convert_values<C>(run, &codes, raw, loop->stages);
+        mma_convert_values<C>(run, &codes, raw, loop->stages + C::STAGE_BYTES);
         *copy = mma_load_stage_begin<C>(run, shared, raw, (loop->slot + C::RAW_STAGES) % C::ADDRESS_STAGES,
                                         tile + C::RAW_STAGES, true, loop->aligned,
                                         tile + C::RAW_STAGES < shared->work.end);
@@ -209,53 +208,9 @@ GPU_INLINE void mma_check_values(const struct gpu_run *run, mma_shared<C> *share
         mma_spread_nonfinite<C>(shared, loop->key0, loop->column_warp * C::WARP_DV, s, loop->o);
 }
 
-/*
- * Scores and results of a KV iteration by products of the warp group: P of one fragment of rows is computed
- * during a product of the other. Where a rule changes scores, both are waited for first.
- */
+/* Scores and results of a KV iteration. */
 template <class C>
-GPU_INLINE void mma_iterate_wgmma(const struct gpu_run *run, mma_shared<C> *shared,
-                                  const unsigned char *queries, const unsigned char *keys,
-                                  unsigned char *values, uint32_t tile, uint64_t present, mma_loop<C> *loop,
-                                  struct mma_copy *copy)
-{
-    static_assert(C::M_FRAGMENTS == 2, "one is multiplied while P of the other is computed");
-    constexpr bool even = C::STAGES % 2 == 0; /* values are copied with scores */
-    const bool as_is = mma_keeps_scores<C>(run, &loop->rules, tile, present);
-    const bool bf16 = C::KV8 ? mma_p_bf16<C>(run) : C::BF16_MMA;
-    const float *scales = shared->v_scale[C::KV8 ? loop->slot : 0];
-    uint32_t a[C::M_FRAGMENTS][C::GROUP_KEYS / 16][4];
-    mma_score_fragments<C> s;
-    mma_row_pairs<C> factor;
-
-    mma_begin_products<C>(queries, keys, s);
-    mma_copy_rest<C>(copy, even ? C::V_BYTES : C::K_BYTES);
-    mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
-    mma_wait_products<C, 1>(0, s);
-    if (!as_is) {
-        mma_wait_products<C, 0>(1, s);
-        const bool unmasked = mma_apply_rules<C>(run, shared, &loop->rules, loop->slot, loop->row_warp, tile,
-                                                 loop->key0, present, s);
-        mma_begin_values<C>(run, shared, loop, tile, copy);
-        if (!unmasked)
-            mma_check_values<C>(run, shared, values, tile, present, loop, s);
-    }
-    mma_fragment_softmax<C>(bf16, scales, 0, s, loop->max, loop->sum, factor, loop->o, a[0]);
-    mma_wait_products<C, 0>(1, s);
-    if (as_is)
-        mma_begin_values<C>(run, shared, loop, tile, copy);
-    mma_begin_results<C>(bf16, values, a[0], loop->o[0]);
-    mma_copy_rest<C>(copy, even ? C::K_BYTES : C::V_BYTES);
-    mma_fragment_softmax<C>(bf16, scales, 1, s, loop->max, loop->sum, factor, loop->o, a[1]);
-    mma_begin_results<C>(bf16, values, a[1], loop->o[1]);
-    gpu_wgmma_wait<0>();
-    gpu_wgmma_keep(loop->o[0]);
-    gpu_wgmma_keep(loop->o[1]);
-}
-
-/* The same by products of each warp. */
-template <class C>
-GPU_INLINE void mma_iterate_warps(const struct gpu_run *run, mma_shared<C> *shared,
+GPU_INLINE void mma_multiply_tile(const struct gpu_run *run, mma_shared<C> *shared,
                                   const unsigned char *queries, const unsigned char *keys,
                                   unsigned char *values, uint32_t tile, uint64_t present, mma_loop<C> *loop,
                                   struct mma_copy *copy)
@@ -311,10 +266,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
     const unsigned char *keys = loop->stages + at * C::STAGE_BYTES;
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    if constexpr (C::WGMMA)
-        mma_iterate_wgmma<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
-    else
-        mma_iterate_warps<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
+    mma_multiply_tile<C>(run, shared, queries, keys, values, tile, present, loop, &copy);
     if constexpr (C::KV32)
         if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
             mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o);

@@ -11,7 +11,7 @@
 
 /* In place of a configuration: the kernel that combines what kernels of configuration `C` leave. */
 template <class C> struct mma_combining {
-    static constexpr uint32_t THREADS = GPU_COMBINE_THREADS, CTAS = 2;
+    static constexpr uint32_t CTA_THREADS = GPU_COMBINE_THREADS, CTAS = 2;
 };
 
 struct mma_combine_shared {

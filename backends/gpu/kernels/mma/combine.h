@@ -28,7 +28,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
             }
         }
     }
-    gpu_barrier(); /* the last tile has been read */
+    mma_row_barrier<C>(); /* the last tile has been read */
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
@@ -38,7 +38,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
                 mma_write_row<C>(to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH, column_warp, o[m], h);
         }
     }
-    gpu_barrier();
+    mma_row_barrier<C>();
 }
 
 /* Combines the results of `groups` warp groups for one row. */

@@ -11,7 +11,8 @@
  * same rows, in tiles of 16 rows all four. Each has a part of the columns of results, and computes the scores
  * of a part of the keys for all of them (exchange.h).
  *
- * On Hopper the four warps of a tile of 128 rows multiply together, from matrices in shared memory (wgmma.h).
+ * On Hopper a tile of 128 rows has three warp groups: one copies (producer.h), and two multiply 64 rows each, from
+ * matrices in shared memory (consumer.h).
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
@@ -35,33 +36,40 @@
 constexpr float GPU_LOG2E = 1.4426950408889634f;
 
 template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16> struct mma_config {
-    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize};
+    /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
+    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
+    static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
+    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
+    /* On chips without such products, tiles of many rows and columns have no registers, and no kernel. */
+    static constexpr bool EXISTS = WGMMA || Rows < 128 || Dk <= 128;
     /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
     static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
-    /* Products of all warps together from matrices in shared memory, which begin at multiples of 1 KB. */
-    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
-    static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     /* Only for prefill: a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
     static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
-    static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
+    static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : WGMMA ? 8 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
     /* Warps that have the same rows and a part each of the columns of values. */
     static constexpr uint32_t COLUMN_WARPS = gpu_mma_column_warps(SHAPE);
     static constexpr uint32_t GROUPS = gpu_mma_groups(SHAPE);
-    static constexpr uint32_t THREADS = gpu_mma_threads(SHAPE), WARPS = THREADS / GPU_WARP;
+    static constexpr uint32_t CTA_THREADS = gpu_mma_threads(SHAPE);
+    /* The first threads of a CTA, which copy, and the warps of those that compute. */
+    static constexpr uint32_t THREADS = WGMMA ? 128 : CTA_THREADS;
+    static constexpr uint32_t FIRST_WARP = WGMMA ? 4 : 0, WARPS = CTA_THREADS / GPU_WARP - FIRST_WARP;
+    /* Registers of a thread that copies, and of one that computes, of the 168 that each has at first. */
+    static constexpr uint32_t PRODUCER_REGISTERS = Dk > 128 ? 56 : 88, CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2;
     static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
 
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
-    static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
+    static constexpr uint32_t GROUP_KEYS = WGMMA ? GPU_TILE : KEYS / GROUPS; /* whose scores are handled at once */
     /* Small M: every warp has shared memory of its own for its keys, and counts them by as many. */
     static constexpr uint32_t UNIT_KEYS = SMALL_M ? GROUP_KEYS : GPU_TILE; /* that a `tile` stands for */
     static constexpr uint32_t OWN_KEYS = SMALL_M ? GROUP_KEYS : KEYS;      /* in mma_shared */
@@ -78,13 +86,13 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
-    static constexpr uint32_t ROW_PADDING = WGMMA ? 0 : gpu_mma_row_padding(SHAPE);
+    static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
     static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
     static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
-    static constexpr uint32_t FIXED_BYTES =
-        (gpu_mma_fixed_bytes(SHAPE) + MATRIX_BYTES - 1) / MATRIX_BYTES * MATRIX_BYTES;
+    static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
+    static constexpr uint32_t BLOCK_BYTES = KEYS * 128; /* of 64 columns of as many rows as a stage has */
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
@@ -94,7 +102,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr bool Q_DIRECT = SMALL_M && Q_IN_REGISTERS && KvSize == 2;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
-    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !CODES ? 4 : 1;
+    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS >= 4 && !CODES ? 4 : 1;
     /* f32 results: consecutive columns of a lane, lanes of a row, floats from row to row and of a
      * group. */
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
@@ -109,7 +117,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
                           2 * RAW_STAGES * RAW_BYTES <=
                       gpu_mma_shared_bytes(SHAPE),
                   "the host reserves less");
-    static_assert(gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
+    static_assert(!EXISTS || gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
     static_assert(SMALL_M ? Rows * RESULT_PITCH <= GROUP_FLOATS
                           : GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE),
                   "the host reserves less");
@@ -131,6 +139,12 @@ struct small_m_list {
     uint32_t alone; /* 1: every warp takes work tiles of its own */
 };
 
+/* Barriers of a circular buffer of two stages, by which the warp group that fills them and those that empty them wait for
+ * each other. */
+struct mma_pipeline {
+    uint64_t full[2], empty[2];
+};
+
 /* Shared memory in front of queries and stages; small M: of each warp. */
 template <class C> struct alignas(16) mma_shared {
     alignas(16) uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, read in pairs */
@@ -141,16 +155,18 @@ template <class C> struct alignas(16) mma_shared {
     struct gpu_work_tile work; /* the work tile */
     struct small_m_list list;
     uint32_t is_last_split; /* this CTA combines all splits */
-    float max[4][C::M_FRAGMENTS * 16];
-    float sum[4][C::M_FRAGMENTS * 16];
+    float max[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
+    float sum[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
     alignas(16) float k_scale[C::SCALE_STAGES][C::SCALE_KEYS]; /* at mma_scale_at */
     alignas(16) float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::OWN_KEYS][C::DV / (C::KV32 ? 4 : 8)];
-    uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */
+    uint32_t nonfinite_tile[C::OWN_KEYS / C::GROUP_KEYS]; /* a group's last tile with such a value, plus one */
     uint32_t trust;                     /* enum mma_trust */
     struct gpu_row row[C::ROWS];
+    struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
+    uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1][C::TILES]; /* which keys of a tile exist, a bit for each */
 };
 
 /* What warps share of it where each has its own. */
@@ -175,12 +191,6 @@ template <class C> GPU_INLINE uint32_t mma_row_pitch(uint32_t bytes)
     return bytes + C::ROW_PADDING;
 }
 
-/* Of a row of a tile of queries: where it lies. A product of a warp group has 16 rows of each warp. */
-template <class C> GPU_INLINE uint32_t mma_query_place(uint32_t row)
-{
-    return C::WGMMA ? row / 16 % C::M_FRAGMENTS * 64 + row / 16 / C::M_FRAGMENTS * 16 + row % 16 : row;
-}
-
 /* Which bits of a chunk's number a row flips, so that neighbours begin in different banks. */
 template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
 {
@@ -193,14 +203,11 @@ template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
     return bytes % 128 == 0 ? row & 7 : row / 2 & 3;
 }
 
-/* Bytes of 64 columns of 64 rows, which lie together where warp groups multiply them. */
-constexpr uint32_t MMA_BLOCK_BYTES = 64 * 128;
-
-/* Offset of a 16-byte chunk of a row. */
+/* Offset of a 16-byte chunk of a row. Where warp groups multiply, 64 columns of the rows of a stage lie together. */
 template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk, uint32_t bytes)
 {
     if constexpr (C::WGMMA)
-        return row / 64 * 64 * bytes + chunk / 8 * MMA_BLOCK_BYTES + row % 64 * 128 +
+        return row / C::KEYS * C::KEYS * bytes + chunk / 8 * C::BLOCK_BYTES + row % C::KEYS * 128 +
                ((chunk ^ row) & 7) * 16;
     return row * mma_row_pitch<C>(bytes) + (chunk ^ mma_swizzle<C>(row, bytes)) * 16;
 }
@@ -279,15 +286,34 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
     return x - (bf16 ? gpu_bf16_to_f32(gpu_f32_to_bf16(x)) : gpu_f16_to_f32(gpu_f32_to_f16(x)));
 }
 
-/* A barrier for the threads of a warp group. Matrices that they have written can be multiplied behind it. */
-template <class C> GPU_INLINE void mma_group_barrier(void)
+/* Named barriers. */
+enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_TURN };
+
+/* A barrier for the threads that copy. */
+template <class C> GPU_INLINE void mma_copy_barrier(void)
 {
     if constexpr (C::WGMMA)
-        gpu_wgmma_fence();
+        gpu_barrier_part(MMA_BARRIER_PRODUCER, C::THREADS);
+    else
+        gpu_barrier();
+}
+
+/* A barrier for the threads that compute. */
+template <class C> GPU_INLINE void mma_row_barrier(void)
+{
+    if constexpr (C::WGMMA)
+        gpu_barrier_part(MMA_BARRIER_CONSUMERS, C::CTA_THREADS - C::THREADS);
+    else
+        gpu_barrier();
+}
+
+/* A barrier for the threads of a warp group that copies. */
+template <class C> GPU_INLINE void mma_group_barrier(void)
+{
     if constexpr (C::GROUP_THREADS == GPU_WARP)
         gpu_warp_barrier();
     else
-        gpu_barrier();
+        mma_copy_barrier<C>();
 }
 
 /* All copies of the group but the latest `n` have arrived, and what it read before is free. */

@@ -10,7 +10,7 @@
 
 /* What a thread has copied of a raw stage, in registers. */
 template <class C> struct mma_codes {
-    uint64_t x[C::RAW_BYTES / C::THREADS / 8];
+    uint64_t x[C::RAW_BYTES / (C::KEYS / C::GROUP_KEYS) / C::THREADS / 8];
 };
 
 /*
@@ -28,7 +28,7 @@ template <class C>
 GPU_INLINE void mma_read_codes(const unsigned char *raw, uint32_t bytes, mma_codes<C> *codes)
 {
     const uint32_t thread = gpu_keep(gpu_thread()), first = mma_first_half(thread);
-    const uint32_t chunks = C::KEYS * bytes / 2048;
+    const uint32_t chunks = C::GROUP_KEYS * bytes / 2048;
 
     raw += mma_chunk_of<C>(thread, bytes).offset;
     GPU_UNROLL
@@ -60,13 +60,13 @@ GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned cha
     uint32_t nan = 0;
 
     GPU_UNROLL
-    for (uint32_t i = 0; i < C::KEYS * bytes / C::THREADS / 8; i++)
+    for (uint32_t i = 0; i < C::GROUP_KEYS * bytes / C::THREADS / 8; i++)
         nan |= gpu_nonfinite8(ATTN_E4M3FNUZ, (uint32_t)codes->x[i]) |
                gpu_nonfinite8(ATTN_E4M3FNUZ, (uint32_t)(codes->x[i] >> 32));
     if (nan == 0)
         return;
     GPU_LOOP
-    for (uint32_t i = 0; i < C::KEYS * bytes / C::THREADS; i++) {
+    for (uint32_t i = 0; i < C::GROUP_KEYS * bytes / C::THREADS; i++) {
         const uint32_t chunk = i / 16;
         if (raw[gpu_thread() * 16 + chunk * 2048 + i % 16] == 0x80)
             *(uint16_t *)(void *)(to +
@@ -84,7 +84,7 @@ GPU_INLINE void mma_write_numbers(uint32_t dtype, bool bf16, const mma_codes<C> 
     /* Nothing of what follows from it stays in registers from one iteration to the next. */
     const uint32_t thread = gpu_keep(gpu_thread()), first = mma_first_half(thread);
     const uint32_t stride = mma_row_threads(bytes) * 16, each = bytes / stride; /* chunks of a row */
-    const uint32_t chunks = C::KEYS * bytes / 2048;
+    const uint32_t chunks = C::GROUP_KEYS * bytes / 2048;
     const struct mma_chunk chunk = mma_chunk_of<C>(thread, bytes);
     /* As a constant it would be an operand of instructions, and their selectors would be moved to registers.
      */
@@ -135,20 +135,20 @@ GPU_INLINE void mma_convert_codes(uint32_t dtype, bool fnuz, bool bf16, const mm
 /* Keys become f16. */
 template <class C>
 GPU_INLINE void mma_convert_keys(const struct gpu_run *run, const mma_codes<C> *codes,
-                                 const unsigned char *raw, unsigned char *stages)
+                                 const unsigned char *raw, unsigned char *to)
 {
-    mma_convert_codes<C>(run->k.dtype, true, false, codes, raw, C::K_BYTES, stages);
+    mma_convert_codes<C>(run->k.dtype, true, false, codes, raw, C::K_BYTES, to);
 }
 
 /* Values become what P is: bf16 if they are FNUZ. */
 template <class C>
 GPU_INLINE void mma_convert_values(const struct gpu_run *run, const mma_codes<C> *codes,
-                                   const unsigned char *raw, unsigned char *stages)
+                                   const unsigned char *raw, unsigned char *to)
 {
     if (mma_p_bf16<C>(run))
-        mma_convert_codes<C>(run->v.dtype, true, true, codes, raw, C::V_BYTES, stages + C::STAGE_BYTES);
+        mma_convert_codes<C>(run->v.dtype, true, true, codes, raw, C::V_BYTES, to);
     else
-        mma_convert_codes<C>(run->v.dtype, false, false, codes, raw, C::V_BYTES, stages + C::STAGE_BYTES);
+        mma_convert_codes<C>(run->v.dtype, false, false, codes, raw, C::V_BYTES, to);
 }
 
 #endif

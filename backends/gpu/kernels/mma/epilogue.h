@@ -209,7 +209,7 @@ GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, co
                                                    const struct gpu_work_tile *p, mma_row_pairs<C> max,
                                                    mma_row_pairs<C> sum)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP - C::FIRST_WARP;
     const uint32_t row_warp = warp / C::COLUMN_WARPS;
     struct mma_row_target target = {0, 0};
     float own_max = -GPU_INFINITY, own_sum = 0;
@@ -237,10 +237,10 @@ GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, co
     return target;
 }
 
-/* Results of a lane's rows, converted, into the place of the warp's queries. */
+/* Results of a lane's rows, converted, into the place of the warp's queries, of which row0 is the first. */
 template <class C>
-GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma_row_target *target,
-                               mma_out_fragments<C> o)
+GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
+                               const struct mma_row_target *target, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -248,16 +248,17 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t row = m * 16 + h * 8 + lane / 4, swizzle = mma_swizzle<C>(row, C::DK * 2);
+            const uint32_t row = m * 16 + h * 8 + lane / 4;
             const float factor = gpu_shuffle_f32(target->factor, row);
-            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
+            unsigned char *at = place + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                *(uint32_t *)(void *)(at + (n ^ swizzle) * 16) =
-                    mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
-                *(uint32_t *)(void *)(at + (C::CODES ? n * 16 + 4 : ((n + 1) ^ swizzle) * 16)) =
+                unsigned char *first = at + mma_swizzled<C>(row0 + row, n, C::DK * 2);
+                *(uint32_t *)(void *)first = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(C::CODES ? first + 4
+                                               : at + mma_swizzled<C>(row0 + row, n + 1, C::DK * 2)) =
                     mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
             }
         }
@@ -271,19 +272,20 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
                                mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks;
-    const uint32_t warp = gpu_thread() / GPU_WARP, row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
+    const uint32_t warp = gpu_thread() / GPU_WARP - C::FIRST_WARP,
+                   row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
     const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, chunk = lane % chunks;
     const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
     /* Only warps with the same rows read these queries, and scores have been exchanged since; or all warps
      * do, and have waited for each other since. */
-    unsigned char *place = queries + row0 * mma_row_pitch<C>(C::DK * 2) + column0;
+    unsigned char *place = queries + column0;
     const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
 
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)
-        mma_stage_rows<C>(place, true, &target, o);
+        mma_stage_rows<C>(place, row0, true, &target, o);
     else
-        mma_stage_rows<C>(place, false, &target, o);
+        mma_stage_rows<C>(place, row0, false, &target, o);
     gpu_warp_barrier();
     GPU_UNROLL
     for (uint32_t i = 0; i < C::M_FRAGMENTS * 16; i += rows) {
@@ -291,8 +293,7 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
         const uint64_t to = gpu_shuffle_u64(target.to, row);
         if (to != 0 && inside)
             gpu_store_global_u128(to + column0 + chunk * 16,
-                                  gpu_load_u128(place + row * mma_row_pitch<C>(C::DK * 2) +
-                                                (chunk ^ mma_swizzle<C>(row, C::DK * 2)) * 16));
+                                  gpu_load_u128(place + mma_swizzled<C>(row0 + row, chunk, C::DK * 2)));
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include "attend.h"
 #include "combine-kernel.h"
+#include "consumer.h"
+#include "producer.h"
 #include "schedule.h"
 #include "small-m.h"
 
@@ -37,12 +39,41 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
     }
 }
 
+/* The same of prefill with a warp group that copies and two that multiply: a CTA takes one work tile. */
+template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
+{
+    unsigned char *memory = gpu_shared();
+    mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
+    unsigned char *queries = memory + C::FIXED_BYTES, *stages = queries + C::ROWS * C::Q_BYTES;
+    const struct gpu_work_tile *p = &shared->work;
+    static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
+
+    if (gpu_thread() < GPU_WARP)
+        mma_next_tile<C>(run, shared, true);
+    if (gpu_thread() == GPU_WARP)
+        mma_pipeline_init<C>(shared);
+    gpu_barrier();
+    if (p->splits == 0)
+        return;
+    if (gpu_thread() < C::THREADS) {
+        gpu_registers_lower<C::PRODUCER_REGISTERS>();
+        mma_produce_tile<C>(run, shared, queries, stages, p);
+    } else {
+        gpu_registers_raise<C::CONSUMER_REGISTERS>();
+        mma_consume_tile<C>(run, shared, queries, stages, p);
+    }
+}
+
 /* What a kernel of a configuration does. */
 template <class C> struct mma_entry {
     GPU_INLINE void run(const struct gpu_run *run)
     {
-        if constexpr (C::SMALL_M)
+        if constexpr (!C::EXISTS)
+            return;
+        else if constexpr (C::SMALL_M)
             small_m_kernel<C>(run);
+        else if constexpr (C::WGMMA)
+            mma_group_kernel<C>(run);
         else
             mma_kernel<C>(run);
     }
@@ -56,7 +87,7 @@ template <class C> struct mma_entry<mma_combining<C>> {
 
 /* An entry point: its name, and its configuration, which has commas. */
 #define MMA_KERNEL(name, ...)                                                                                \
-    GPU_KERNEL(name, (__VA_ARGS__::THREADS), (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))         \
+    GPU_KERNEL(name, (__VA_ARGS__::CTA_THREADS), (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))         \
     {                                                                                                        \
         mma_entry<__VA_ARGS__>::run(&run);                                                                   \
     }

@@ -169,7 +169,7 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
     const uint32_t stride = mma_row_threads(bytes) * 16;
     /* In raw stages, chunks of all threads lie side by side. */
     const uint32_t pitch = C::CONVERTS ? bytes / stride * 2048 : C::WGMMA ? 128 : mma_row_pitch<C>(bytes);
-    const uint32_t next = C::CONVERTS ? 2048 : C::WGMMA ? MMA_BLOCK_BYTES : stride;
+    const uint32_t next = C::CONVERTS ? 2048 : C::WGMMA ? C::BLOCK_BYTES : stride;
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
@@ -291,7 +291,7 @@ template <class C> GPU_INLINE void mma_zero_padding(const struct gpu_run *run, u
     GPU_LOOP
     for (uint32_t i = gpu_thread(); i < bytes / 16; i += C::THREADS)
         gpu_store_u128(to + i * 16, mma_zero_u128());
-    gpu_barrier();
+    mma_copy_barrier<C>();
 }
 
 #endif

@@ -53,7 +53,7 @@ GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struc
             GPU_UNROLL
             for (uint32_t j = 0; j < 4; j++)
                 out.x[j] = in[C::CODES ? j * 2 + c : c * 4 + j];
-            gpu_store_u128(to + mma_swizzled<C>(mma_query_place<C>(row), group * 2 + c, C::DK * 2), out);
+            gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
         }
     }
 }
@@ -89,7 +89,7 @@ GPU_INLINE void mma_store_query_scaled(mma_shared<C> *shared, unsigned char *to,
             out.x[j] = gpu_pack_f16(gpu_bf16_to_f32((uint16_t)pair) * up,
                                     gpu_bf16_to_f32((uint16_t)(pair >> 16)) * up);
         }
-        gpu_store_u128(to + mma_swizzled<C>(mma_query_place<C>(row), group * 2 + c, C::DK * 2), out);
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
     }
 }
 
@@ -201,8 +201,8 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
             for (uint32_t h = 0; h < 2; h++)
                 out[C::CODES ? h : j / 2].x[C::CODES ? j : j % 2 * 2 + h] = pairs[h];
         }
-        gpu_store_u128(to + mma_swizzled<C>(mma_query_place<C>(row), group * 2, C::DK * 2), out[0]);
-        gpu_store_u128(to + mma_swizzled<C>(mma_query_place<C>(row), group * 2 + 1, C::DK * 2), out[1]);
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2, C::DK * 2), out[0]);
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + 1, C::DK * 2), out[1]);
     }
 }
 
@@ -229,14 +229,14 @@ template <class C>
 GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                           uint32_t kv_head)
 {
-    const uint32_t row = gpu_thread(), place = mma_query_place<C>(row);
+    const uint32_t row = gpu_thread();
     uint32_t token, head;
 
     if (C::GROUPS != 1 || C::ROWS < 64 || C::KV8 || C::KV32 || run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)
-        (place < 64 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1][place % 64] =
+        (row < 64 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1][row % 64] =
             mma_row_of(run, &shared->sequence, row0 + row, kv_head, &token, &head)
                 ? mma_query_address(run, &shared->sequence, token, head)
                 : MMA_NO_ADDRESS;
@@ -252,7 +252,7 @@ template <class C> GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared,
     for (uint32_t row = 0; row < C::ROWS; row += 64) {
         struct mma_copy copy =
             mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1], bytes, bytes,
-                              to + row * mma_row_pitch<C>(bytes));
+                              to + mma_swizzled<C>(row, 0, bytes));
         GPU_UNROLL
         for (uint32_t step = 0; step < mma_copy_steps<C>(bytes); step++) {
             mma_copy_read_addresses(&copy, step);

@@ -6,14 +6,14 @@
 #include "config.h"
 
 /* The keys that each row sees. The last threads begin: the first ones load queries. Small M: every warp
- * finds them for itself. */
+ * finds them for itself; with warp groups, those that compute. */
 template <class C>
 GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                       uint32_t kv_head)
 {
     const struct gpu_sequence *s = &shared->sequence;
 
-    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP : C::THREADS - 1 - gpu_thread();
+    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP : C::CTA_THREADS - 1 - gpu_thread();
 
     for (uint32_t row = first; row < C::ROWS; row += C::THREADS) {
         uint32_t token, head;

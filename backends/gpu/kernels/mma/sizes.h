@@ -15,6 +15,7 @@ struct gpu_mma_shape {
     uint32_t rows;    /* of a CTA's tile: query tokens times heads of a KV head */
     uint32_t dk, dv;  /* columns of keys and of values */
     uint32_t kv_size; /* bytes of an element of keys and values */
+    uint32_t wgmma;   /* 1: two warp groups multiply, and another one copies for them (Hopper) */
 };
 
 /*
@@ -37,12 +38,16 @@ GPU_CONSTEXPR uint32_t gpu_mma_groups(struct gpu_mma_shape s)
 /* Threads of a CTA. */
 GPU_CONSTEXPR uint32_t gpu_mma_threads(struct gpu_mma_shape s)
 {
+    if (s.wgmma)
+        return 384;
     return s.rows > 16 ? 128 * gpu_mma_column_warps(s) : 128;
 }
 
 /* Keys of a KV iteration: one tile of keys, or two. */
 GPU_CONSTEXPR uint32_t gpu_mma_keys(struct gpu_mma_shape s)
 {
+    if (s.wgmma)
+        return s.dk <= 128 ? 128 : 64;
     return s.rows == 8 && s.kv_size == 1 && s.dk <= 192 ? 128 : 64;
 }
 
@@ -70,7 +75,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_raw_stages(struct gpu_mma_shape s)
 {
     if (!gpu_mma_converts(s))
         return 0;
-    return s.rows > 64 ? 1 : s.dk > 64 ? 2 : 3;
+    return s.wgmma ? 1 : s.dk > 64 ? 2 : 3;
 }
 
 /* Bytes of the keys, or the values, of an iteration, as they are multiplied. */
@@ -87,6 +92,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 {
     const uint32_t bytes = gpu_mma_stage_bytes(s);
 
+    if (s.wgmma)
+        return 4;
     if (gpu_mma_converts(s))
         return 2;
     if (s.dk > 256 || (s.rows == 64 && s.dk > 192 && s.kv_size == 2) || (s.rows > 16 && s.kv_size == 4))
@@ -98,9 +105,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
     return bytes > 4096 ? 5 : 8;
 }
 
-/* Iterations whose addresses are known: those of all stages, and the next one. */
+/* Iterations whose addresses are known: those of all stages, and the next one; of warp groups that copy for others, also
+ * those that these have not finished. */
 GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
 {
+    if (s.wgmma)
+        return 4;
     return gpu_mma_converts(s) ? gpu_mma_raw_stages(s) + 3 : gpu_mma_stages(s) / 2 + 2;
 }
 
@@ -110,10 +120,11 @@ GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
  */
 GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 {
-    return gpu_mma_groups(s) > 1 || s.kv_size == 4 ? 0 : 16;
+    return gpu_mma_groups(s) > 1 || s.kv_size == 4 || s.wgmma ? 0 : 16;
 }
 
-/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. Small M has it four times. */
+/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128, or of 1 KB where matrices follow. Small M
+ * has it four times. */
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t times = s.rows == 8 ? 4 : 1;
@@ -121,7 +132,10 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    return (928 + 16 * scales + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128 * times;
+    const uint32_t bytes = 928 + 16 * scales + nonfinite + 80 * s.rows + addresses;
+    const uint32_t unit = s.wgmma ? 1024 : 128;
+
+    return (bytes + unit - 1) / unit * unit * times;
 }
 
 /* f32 scores of a tile, which warps with the same rows exchange. */
