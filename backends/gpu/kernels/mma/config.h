@@ -11,8 +11,8 @@
  * same rows, in tiles of 16 rows all four. Each has a part of the columns of results, and computes the scores
  * of a part of the keys for all of them (exchange.h).
  *
- * On Hopper a tile of 128 rows has three warp groups: one copies (producer.h), and two multiply 64 rows each, from
- * matrices in shared memory (consumer.h).
+ * On Hopper a tile of 128 rows has three warp groups: one copies (producer.h), and two multiply 64 rows each,
+ * from matrices in shared memory (consumer.h).
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
@@ -64,12 +64,14 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t THREADS = WGMMA ? 128 : CTA_THREADS;
     static constexpr uint32_t FIRST_WARP = WGMMA ? 4 : 0, WARPS = CTA_THREADS / GPU_WARP - FIRST_WARP;
     /* Registers of a thread that copies, and of one that computes, of the 168 that each has at first. */
-    static constexpr uint32_t PRODUCER_REGISTERS = Dk > 128 ? 56 : 88, CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2;
+    static constexpr uint32_t PRODUCER_REGISTERS = Dk > 128 ? 56 : 88,
+                              CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2;
     static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
 
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
-    static constexpr uint32_t GROUP_KEYS = WGMMA ? GPU_TILE : KEYS / GROUPS; /* whose scores are handled at once */
+    static constexpr uint32_t GROUP_KEYS =
+        WGMMA ? GPU_TILE : KEYS / GROUPS; /* whose scores are handled at once */
     /* Small M: every warp has shared memory of its own for its keys, and counts them by as many. */
     static constexpr uint32_t UNIT_KEYS = SMALL_M ? GROUP_KEYS : GPU_TILE; /* that a `tile` stands for */
     static constexpr uint32_t OWN_KEYS = SMALL_M ? GROUP_KEYS : KEYS;      /* in mma_shared */
@@ -139,8 +141,8 @@ struct small_m_list {
     uint32_t alone; /* 1: every warp takes work tiles of its own */
 };
 
-/* Barriers of a circular buffer of two stages, by which the warp group that fills them and those that empty them wait for
- * each other. */
+/* Barriers of a circular buffer of two stages, by which the warp group that fills them and those that empty
+ * them wait for each other. */
 struct mma_pipeline {
     uint64_t full[2], empty[2];
 };
@@ -162,11 +164,13 @@ template <class C> struct alignas(16) mma_shared {
     alignas(16) float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::OWN_KEYS][C::DV / (C::KV32 ? 4 : 8)];
-    uint32_t nonfinite_tile[C::OWN_KEYS / C::GROUP_KEYS]; /* a group's last tile with such a value, plus one */
-    uint32_t trust;                     /* enum mma_trust */
+    uint32_t
+        nonfinite_tile[C::OWN_KEYS / C::GROUP_KEYS]; /* a group's last tile with such a value, plus one */
+    uint32_t trust;                                  /* enum mma_trust */
     struct gpu_row row[C::ROWS];
     struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
-    uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1][C::TILES]; /* which keys of a tile exist, a bit for each */
+    uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1]
+                    [C::TILES]; /* which keys of a tile exist, a bit for each */
 };
 
 /* What warps share of it where each has its own. */
@@ -203,13 +207,27 @@ template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
     return bytes % 128 == 0 ? row & 7 : row / 2 & 3;
 }
 
-/* Offset of a 16-byte chunk of a row. Where warp groups multiply, 64 columns of the rows of a stage lie together. */
-template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk, uint32_t bytes)
+/* Offset of a row, of which chunks are counted. Where warp groups multiply, 64 columns of the rows of a stage
+ * lie together. */
+template <class C> GPU_INLINE uint32_t mma_row_at(uint32_t row, uint32_t bytes)
 {
     if constexpr (C::WGMMA)
-        return row / C::KEYS * C::KEYS * bytes + chunk / 8 * C::BLOCK_BYTES + row % C::KEYS * 128 +
-               ((chunk ^ row) & 7) * 16;
-    return row * mma_row_pitch<C>(bytes) + (chunk ^ mma_swizzle<C>(row, bytes)) * 16;
+        return row / C::KEYS * C::KEYS * bytes + row % C::KEYS * 128;
+    return row * mma_row_pitch<C>(bytes);
+}
+
+/* Of a 16-byte chunk from there on. */
+template <class C> GPU_INLINE uint32_t mma_chunk_at(uint32_t row, uint32_t chunk, uint32_t bytes)
+{
+    if constexpr (C::WGMMA)
+        return chunk / 8 * C::BLOCK_BYTES + ((chunk ^ row) & 7) * 16;
+    return (chunk ^ mma_swizzle<C>(row, bytes)) * 16;
+}
+
+/* Offset of a 16-byte chunk of a row. */
+template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk, uint32_t bytes)
+{
+    return mma_row_at<C>(row, bytes) + mma_chunk_at<C>(row, chunk, bytes);
 }
 
 /*

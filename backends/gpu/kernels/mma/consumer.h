@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The warp groups that multiply, on Hopper: each has 64 rows of a work tile. Scores of an iteration are multiplied while the
- * results of the one before are, and softmax is computed meanwhile.
+ * The warp groups that multiply, on Hopper: each has 64 rows of a work tile. Scores of an iteration are
+ * multiplied while the results of the one before are, and softmax is computed meanwhile.
  */
 #ifndef ATTN_GPU_MMA_CONSUMER_H
 #define ATTN_GPU_MMA_CONSUMER_H
@@ -18,14 +18,15 @@ template <class C> struct mma_consumer {
     mma_row_pairs<C> max, sum, factor;
     mma_iteration_p<C> p; /* of the iteration whose results are next */
     struct mma_rules rules;
-    bool plain; /* scores change only where a row does not see a key */
+    bool plain;         /* scores change only where a row does not see a key */
     gpu_matrix queries; /* of the warp group */
     uint32_t row_warp;
     uint32_t used; /* uses of the buffers before the work tile */
 };
 
 /*
- * The warp groups begin their products in turns: while those of one are computed, the other one computes softmax.
+ * The warp groups begin their products in turns: while those of one are computed, the other one computes
+ * softmax.
  */
 template <class C> GPU_INLINE void mma_wait_turn(uint32_t group)
 {
@@ -55,8 +56,8 @@ GPU_INLINE void mma_begin_results(const struct gpu_run *run, mma_shared<C> *shar
 }
 
 /*
- * Values that are not finite, where they are not trusted: rows that see them get them. The results before are done, and
- * their values have been read.
+ * Values that are not finite, where they are not trusted: rows that see them get them. The results before are
+ * done, and their values have been read.
  */
 template <class C>
 GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint32_t n, mma_consumer<C> *own,
@@ -87,7 +88,8 @@ GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_s
     for (uint32_t t = 0; t < C::TILES; t++) {
         const uint64_t present = shared->present[slot][t];
         if (!mma_keeps_scores<C>(run, &own->rules, tile + t, present))
-            mma_apply_rules<C>(run, shared, &own->rules, slot, own->row_warp, tile, t * GPU_TILE, present, s[t]);
+            mma_apply_rules<C>(run, shared, &own->rules, slot, own->row_warp, tile, t * GPU_TILE, present,
+                               s[t]);
     }
 }
 
@@ -142,7 +144,8 @@ template <class C> GPU_INLINE void mma_softmax_iteration(mma_consumer<C> *own, m
 
 /* P as an operand. With 8-bit values it is `bf16` where it is multiplied by the `scales` of single values. */
 template <class C>
-GPU_INLINE void mma_pack_iteration(bool bf16, const float *scales, mma_iteration_scores<C> s, mma_iteration_p<C> p)
+GPU_INLINE void mma_pack_iteration(bool bf16, const float *scales, mma_iteration_scores<C> s,
+                                   mma_iteration_p<C> p)
 {
     GPU_UNROLL
     for (uint32_t k = 0; k < C::KEYS / 16; k++) {
@@ -205,9 +208,12 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     mma_clear_consumer<C>(own);
     if (iterations == 0)
         return;
-    mma_wait_full(&shared->pipeline[0], own->used); /* the queries have arrived with the first keys */
+    if constexpr (C::Q_SCALED)
+        mma_wait_full(&shared->pipeline[0],
+                      own->used); /* the scales of queries are there with the first keys */
     own->rules = mma_find_rules<C>(run, shared, p);
-    own->plain = own->rules.elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale);
+    own->plain =
+        own->rules.elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale);
     mma_row_factors<C>(shared, &own->rules, own->row_warp, own->factor);
     GPU_LOOP
     for (uint32_t i = 0; i < iterations; i++)

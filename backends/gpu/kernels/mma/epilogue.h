@@ -250,15 +250,14 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = m * 16 + h * 8 + lane / 4;
             const float factor = gpu_shuffle_f32(target->factor, row);
-            unsigned char *at = place + lane % 4 * (C::CODES ? 8 : 4);
+            unsigned char *at = place + mma_row_at<C>(row0 + row, C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                unsigned char *first = at + mma_swizzled<C>(row0 + row, n, C::DK * 2);
-                *(uint32_t *)(void *)first = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
-                *(uint32_t *)(void *)(C::CODES ? first + 4
-                                               : at + mma_swizzled<C>(row0 + row, n + 1, C::DK * 2)) =
+                *(uint32_t *)(void *)(at + mma_chunk_at<C>(row, n, C::DK * 2)) =
+                    mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(at + (C::CODES ? n * 16 + 4 : mma_chunk_at<C>(row, n + 1, C::DK * 2))) =
                     mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
             }
         }
@@ -278,22 +277,25 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
     const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
     /* Only warps with the same rows read these queries, and scores have been exchanged since; or all warps
      * do, and have waited for each other since. */
-    unsigned char *place = queries + column0;
+    const uint32_t first = C::WGMMA ? row0 : 0; /* elsewhere rows of a warp lie together */
+    unsigned char *place = queries + (row0 - first) * mma_row_pitch<C>(C::DK * 2) + column0;
     const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
 
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)
-        mma_stage_rows<C>(place, row0, true, &target, o);
+        mma_stage_rows<C>(place, first, true, &target, o);
     else
-        mma_stage_rows<C>(place, row0, false, &target, o);
+        mma_stage_rows<C>(place, first, false, &target, o);
     gpu_warp_barrier();
     GPU_UNROLL
     for (uint32_t i = 0; i < C::M_FRAGMENTS * 16; i += rows) {
         const uint32_t row = i + lane / chunks;
         const uint64_t to = gpu_shuffle_u64(target.to, row);
+        const uint32_t own =
+            C::WGMMA ? mma_chunk_at<C>(row, chunk, C::DK * 2) : (chunk ^ mma_swizzle<C>(row, C::DK * 2)) * 16;
         if (to != 0 && inside)
             gpu_store_global_u128(to + column0 + chunk * 16,
-                                  gpu_load_u128(place + mma_swizzled<C>(row0 + row, chunk, C::DK * 2)));
+                                  gpu_load_u128(place + mma_row_at<C>(first + row, C::DK * 2) + own));
     }
 }
 

@@ -87,7 +87,7 @@ template <class C> struct mma_entry<mma_combining<C>> {
 
 /* An entry point: its name, and its configuration, which has commas. */
 #define MMA_KERNEL(name, ...)                                                                                \
-    GPU_KERNEL(name, (__VA_ARGS__::CTA_THREADS), (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))         \
+    GPU_KERNEL(name, (__VA_ARGS__::CTA_THREADS), (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))     \
     {                                                                                                        \
         mma_entry<__VA_ARGS__>::run(&run);                                                                   \
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * How the warp group that copies and those that multiply wait for each other: keys and values have a circular buffer of two
- * stages each, which one fills and the others empty.
+ * How the warp group that copies and those that multiply wait for each other: keys and values have a circular
+ * buffer of two stages each, which one fills and the others empty.
  */
 #ifndef ATTN_GPU_MMA_PIPELINE_H
 #define ATTN_GPU_MMA_PIPELINE_H
@@ -14,11 +14,12 @@ template <class C> GPU_INLINE uint32_t mma_iterations(const struct gpu_work_tile
     return p->end > p->first ? (p->end - p->first + C::TILES - 1) / C::TILES : 0;
 }
 
-/* Of the n-th use of a buffer: its stage of keys, or of values. */
+/* Of the n-th use of a buffer: its stage of keys, or of values. Descriptors of matrices are made of what all
+ * lanes have. */
 template <class C>
 GPU_INLINE unsigned char *mma_pipeline_stage(unsigned char *stages, bool values, uint32_t n)
 {
-    return stages + (2 * values + n % 2) * C::STAGE_BYTES;
+    return stages + (2 * values + gpu_shuffle_u32(n % 2, 0)) * C::STAGE_BYTES;
 }
 
 /* By one thread, before a barrier of the CTA. */
@@ -52,8 +53,9 @@ GPU_INLINE void mma_wait_released(struct mma_pipeline *pipeline, uint32_t n)
 }
 
 /*
- * Whether to compute the work tile once more, checking values: a row may have got NaN from a key that it does not see, if a
- * masked tile was taken for finite and a result is not, which the threads that compute have `found`. By all threads.
+ * Whether to compute the work tile once more, checking values: a row may have got NaN from a key that it does
+ * not see, if a masked tile was taken for finite and a result is not, which the threads that compute have
+ * `found`. By all threads.
  */
 template <class C> GPU_INLINE bool mma_begins_again_together(mma_shared<C> *shared, bool found)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The warp group that copies, on Hopper: it looks up pages, copies queries, keys and values, converts 8-bit ones, and tells
- * the warp groups that multiply (consumer.h) what has arrived. These neither copy nor compute addresses.
+ * The warp group that copies, on Hopper: it looks up pages, copies queries, keys and values, converts 8-bit
+ * ones, and tells the warp groups that multiply (consumer.h) what has arrived. These neither copy nor compute
+ * addresses.
  */
 #ifndef ATTN_GPU_MMA_PRODUCER_H
 #define ATTN_GPU_MMA_PRODUCER_H
@@ -59,7 +60,8 @@ template <class C> GPU_INLINE void mma_zero_missing(const uint64_t *at, uint32_t
     }
 }
 
-/* Copies the keys, or values, of an iteration into a stage, or 8-bit ones into the raw stage. True if some are stored instead. */
+/* Copies the keys, or values, of an iteration into a stage, or 8-bit ones into the raw stage. True if some
+ * are stored instead. */
 template <class C>
 GPU_INLINE bool mma_copy_iteration(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *to,
                                    uint32_t slot, uint32_t tile, bool values, bool aligned)
@@ -103,9 +105,9 @@ GPU_INLINE void mma_check_stage(const struct gpu_run *run, mma_shared<C> *shared
                                tile + t, t * GPU_TILE);
 }
 
-/* Waits until the stage of the n-th use is empty, and begins to fill it: addresses of its vectors have been written. */
-template <class C>
-GPU_INLINE void mma_begin_fill(struct mma_pipeline *pipeline, uint32_t n)
+/* Waits until the stage of the n-th use is empty, and begins to fill it: addresses of its vectors have been
+ * written. */
+template <class C> GPU_INLINE void mma_begin_fill(struct mma_pipeline *pipeline, uint32_t n)
 {
     if (n >= 2)
         mma_wait_released(pipeline, n - 2);
@@ -133,12 +135,13 @@ GPU_INLINE void mma_fill(const struct gpu_run *run, mma_shared<C> *shared, unsig
 }
 
 /*
- * The same of 8-bit ones, which have been copied into the raw stage: a thread converts the chunks that it has copied itself,
- * and copies those of the next iteration into their place.
+ * The same of 8-bit ones, which have been copied into the raw stage: a thread converts the chunks that it has
+ * copied itself, and copies those of the next iteration into their place.
  */
 template <class C>
 GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                   const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t i, bool values)
+                                   const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t i,
+                                   bool values)
 {
     struct mma_pipeline *pipeline = &shared->pipeline[values];
     const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
@@ -159,7 +162,8 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
             mma_convert_keys<C>(run, &codes, from, place);
     }
     if (i + 1 < mma_iterations<C>(p))
-        mma_copy_iteration<C>(run, shared, raw, (i + 1) % C::ADDRESS_STAGES, tile + C::TILES, values, own->aligned);
+        mma_copy_iteration<C>(run, shared, raw, (i + 1) % C::ADDRESS_STAGES, tile + C::TILES, values,
+                              own->aligned);
     gpu_copy_commit();
     if (values && shared->trust == MMA_CHECKED)
         mma_check_stage<C>(run, shared, to, slot, tile, i, n);

@@ -105,8 +105,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
     return bytes > 4096 ? 5 : 8;
 }
 
-/* Iterations whose addresses are known: those of all stages, and the next one; of warp groups that copy for others, also
- * those that these have not finished. */
+/* Iterations whose addresses are known: those of all stages, and the next one; of warp groups that copy for
+ * others, also those that these have not finished. */
 GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
 {
     if (s.wgmma)
@@ -123,8 +123,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
     return gpu_mma_groups(s) > 1 || s.kv_size == 4 || s.wgmma ? 0 : 16;
 }
 
-/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128, or of 1 KB where matrices follow. Small M
- * has it four times. */
+/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128, or of 1 KB where matrices
+ * follow. Small M has it four times. */
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t times = s.rows == 8 ? 4 : 1;
