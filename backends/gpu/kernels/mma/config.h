@@ -305,7 +305,7 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
 }
 
 /* Named barriers. */
-enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_TURN };
+enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_ALL, MMA_BARRIER_TURN };
 
 /* A barrier for the threads that copy. */
 template <class C> GPU_INLINE void mma_copy_barrier(void)

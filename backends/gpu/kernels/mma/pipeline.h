@@ -61,9 +61,9 @@ template <class C> GPU_INLINE bool mma_begins_again_together(mma_shared<C> *shar
 {
     if (found)
         shared->trust = MMA_NOT_FINITE;
-    gpu_barrier();
+    gpu_barrier_part(MMA_BARRIER_ALL, C::CTA_THREADS);
     const bool again = shared->trust == MMA_NOT_FINITE;
-    gpu_barrier(); /* all have read it */
+    gpu_barrier_part(MMA_BARRIER_ALL, C::CTA_THREADS); /* all have read it */
     if (again)
         shared->trust = MMA_CHECKED;
     return again;
