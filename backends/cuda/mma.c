@@ -106,8 +106,8 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 }
 
 /*
- * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of several: whether
- * that multiplies by warp groups, the threads that it is compiled for tell.
+ * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of
+ * several: whether that multiplies by warp groups, the threads that it is compiled for tell.
  */
 static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, gpu_handle *out,
                            struct gpu_mma_shape *shape, struct attn_error *err)
@@ -131,8 +131,8 @@ static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, gpu
     return status;
 }
 
-/* Whether prefill can have tiles of this shape. Those of 128 rows have no registers for P of two parts, nor, unless warp groups
- * multiply, for more than 128 columns. */
+/* Whether prefill can have tiles of this shape. Those of 128 rows have no registers for P of two parts, nor,
+ * unless warp groups multiply, for more than 128 columns. */
 static bool serves_prefill(const struct attn_plan_impl *plan, struct gpu_mma_shape shape)
 {
     if (shape.rows == ROWS_PREFILL && (p_parts(&plan->problem) > 1 || (shape.dk > 128 && !shape.wgmma)))
@@ -154,9 +154,9 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->shared_bytes = gpu_mma_shared_bytes(*shape);
-    return status == ATTN_OK ? gpu_vendor_function_init(plan->backend->context, part->attention,
-                                                        part->shared_bytes, err)
-                             : status;
+    return status == ATTN_OK
+               ? gpu_vendor_function_init(plan->backend->context, part->attention, part->shared_bytes, err)
+               : status;
 }
 
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)

@@ -493,8 +493,7 @@ GPU_INLINE void gpu_wgmma_columns(float (&to)[tiles][4], const uint32_t a[4], gp
     }
 }
 
-template <bool bf16>
-GPU_INLINE void gpu_wgmma_columns(float (&to)[32][4], gpu_matrix rows, gpu_matrix matrix)
+template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&to)[32][4], gpu_matrix rows, gpu_matrix matrix)
 {
     uint32_t a[4];
 

@@ -12,7 +12,14 @@
 enum { NAMED_BARRIERS = 16 };
 
 /* FIBER_PAUSED: goes on when no other thread can, those first that have paused longest. */
-enum fiber_state { FIBER_READY, FIBER_IN_WARP, FIBER_AT_BARRIER, FIBER_AT_MBARRIER, FIBER_PAUSED, FIBER_DONE };
+enum fiber_state {
+    FIBER_READY,
+    FIBER_IN_WARP,
+    FIBER_AT_BARRIER,
+    FIBER_AT_MBARRIER,
+    FIBER_PAUSED,
+    FIBER_DONE
+};
 
 /* A copy that was begun. */
 struct fiber_copy {
@@ -50,7 +57,7 @@ struct fiber_thread {
     enum fiber_state state;
     uint32_t barrier; /* that it waits at */
     uint64_t *mbarrier;
-    uint32_t paused;  /* barriers that had opened by then */
+    uint32_t paused; /* barriers that had opened by then */
     struct fiber_copy *copies;
     uint32_t copy_count, copy_room;
     uint32_t groups; /* closed */
@@ -101,7 +108,8 @@ static inline struct fiber_thread *fiber_own_thread(void)
 void fiber_check_shared(const void *at, uint32_t size);
 /* No product under way, which the first lane of each warp knows, reads what a copy writes. */
 void fiber_check_not_read(const void *shared, uint32_t size);
-/* Lets the copies of a thread arrive that it waits for nowhere, and arrives for them; false if there are none. */
+/* Lets the copies of a thread arrive that it waits for nowhere, and arrives for them; false if there are
+ * none. */
 bool fiber_arrive_behind_copies(uint32_t index);
 /* Products do not see what a copy of this thread has written before a fence. */
 void fiber_note_copy(const void *shared, uint32_t size);

@@ -28,7 +28,7 @@ struct driver_kernel {
     }
 /* Its line of a table. */
 #define DRIVER_LINE(name, type) DRIVER_LINE_OF(name, type, 0)
-#define DRIVER_LINE_OF(name, type, threads)                                                                     \
+#define DRIVER_LINE_OF(name, type, threads)                                                                  \
     {                                                                                                        \
 #name, call_##name, sizeof(struct type), threads                                                     \
     }

@@ -393,7 +393,8 @@ template <uint32_t registers> GPU_INLINE void gpu_registers_lower(void)
 
 GPU_INLINE void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)
 {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gpu__shared_address(at)), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gpu__shared_address(at)), "r"(arrivals)
+                 : "memory");
 }
 GPU_INLINE void gpu_mbarrier_arrive(uint64_t *at)
 {
@@ -409,10 +410,11 @@ GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
     uint32_t done = 0;
 
     while (done == 0)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(gpu__shared_address(at)), "r"(parity)
-                     : "memory");
+        asm volatile(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(gpu__shared_address(at)), "r"(parity)
+            : "memory");
 }
 
 /* The descriptor of a matrix: rows of 128 bytes, swizzled; a block of 64 columns has `rows` of them. */
@@ -469,8 +471,8 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&d)[tiles][4])
                          "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, "    \
                          "%122, %123, %124, %125, %126, %127"
 /*
- * The instructions: 64 rows of a in registers, or in shared memory, times so many columns of b, whose rows these
- * columns are unless it is `transposed`; operands of the text that follow the accumulators are named.
+ * The instructions: 64 rows of a in registers, or in shared memory, times so many columns of b, whose rows
+ * these columns are unless it is `transposed`; operands of the text that follow the accumulators are named.
  */
 #define GPU__WGMMA_REGISTERS(columns, type, names, second, transposed)                                       \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                       \
@@ -480,7 +482,7 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&d)[tiles][4])
 #define GPU__WGMMA_SHARED(columns, type, first, second, adds, transposed)                                    \
     asm volatile("{ .reg .pred p; setp.ne.u32 p, " adds ", 0; wgmma.mma_async.sync.aligned.m64n" #columns    \
                  "k16.f32." type "." type " {" GPU__WGMMA_NAMES_##columns "}, " first ", " second            \
-                 ", p, 1, 1, 0, " transposed "; }"                                                           \
+                                                                          ", p, 1, 1, 0, " transposed "; }"  \
                  : GPU__WGMMA_##columns(d)                                                                   \
                  : "l"(a), "l"(b), "r"((uint32_t)adds_to))
 

@@ -75,7 +75,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_raw_stages(struct gpu_mma_shape s)
 {
     if (!gpu_mma_converts(s))
         return 0;
-    return s.wgmma ? 1 : s.dk > 64 ? 2 : 3;
+    return s.rows > 64 ? 1 : s.dk > 64 ? 2 : 3;
 }
 
 /* Bytes of the keys, or the values, of an iteration, as they are multiplied. */
