@@ -169,6 +169,7 @@ template <class C> struct alignas(16) mma_shared {
     uint32_t trust;                                  /* enum mma_trust */
     struct gpu_row row[C::ROWS];
     struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
+    uint64_t meeting;                               /* of all warp groups */
     uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1]
                     [C::TILES]; /* which keys of a tile exist, a bit for each */
 };
@@ -305,7 +306,7 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
 }
 
 /* Named barriers. */
-enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_ALL, MMA_BARRIER_TURN };
+enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_TURN };
 
 /* A barrier for the threads that copy. */
 template <class C> GPU_INLINE void mma_copy_barrier(void)

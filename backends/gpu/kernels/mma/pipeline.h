@@ -25,6 +25,7 @@ GPU_INLINE unsigned char *mma_pipeline_stage(unsigned char *stages, bool values,
 /* By one thread, before a barrier of the CTA. */
 template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
 {
+    gpu_mbarrier_init(&shared->meeting, C::CTA_THREADS / GPU_WARP);
     for (uint32_t i = 0; i < 4; i++) {
         gpu_mbarrier_init(&shared->pipeline[i / 2].full[i % 2], C::THREADS + 1);
         gpu_mbarrier_init(&shared->pipeline[i / 2].empty[i % 2], C::WARPS);
@@ -52,6 +53,16 @@ GPU_INLINE void mma_wait_released(struct mma_pipeline *pipeline, uint32_t n)
     gpu_mbarrier_wait(&pipeline->empty[n % 2], n / 2 % 2);
 }
 
+/* A barrier of all threads, which they reach from code of their own: synccheck reports others that are. Of
+ * two calls the first has the parity 0. */
+template <class C> GPU_INLINE void mma_meet(mma_shared<C> *shared, uint32_t parity)
+{
+    gpu_warp_barrier();
+    if (gpu_thread() % GPU_WARP == 0)
+        gpu_mbarrier_arrive(&shared->meeting);
+    gpu_mbarrier_wait(&shared->meeting, parity);
+}
+
 /*
  * Whether to compute the work tile once more, checking values: a row may have got NaN from a key that it does
  * not see, if a masked tile was taken for finite and a result is not, which the threads that compute have
@@ -61,9 +72,9 @@ template <class C> GPU_INLINE bool mma_begins_again_together(mma_shared<C> *shar
 {
     if (found)
         shared->trust = MMA_NOT_FINITE;
-    gpu_barrier_part(MMA_BARRIER_ALL, C::CTA_THREADS);
+    mma_meet<C>(shared, 0);
     const bool again = shared->trust == MMA_NOT_FINITE;
-    gpu_barrier_part(MMA_BARRIER_ALL, C::CTA_THREADS); /* all have read it */
+    mma_meet<C>(shared, 1); /* all have read it */
     if (again)
         shared->trust = MMA_CHECKED;
     return again;
