@@ -22,6 +22,7 @@ template <class C> struct mma_consumer {
     gpu_matrix queries; /* of the warp group */
     uint32_t row_warp;
     uint32_t used; /* uses of the buffers before the work tile */
+    bool checked;  /* values are not trusted */
 };
 
 /*
@@ -120,8 +121,10 @@ template <class C> GPU_INLINE void mma_sum_row(mma_consumer<C> *own, uint32_t h,
     own->sum[0][h] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* P in place of scores, with row maxima that may rise. */
-template <class C> GPU_INLINE void mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s)
+/* P in place of scores. True if row maxima have risen: results so far are to be multiplied by `correction`,
+ * but only when those before are done, for which all warps of a group wait at one place. */
+template <class C>
+GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, float correction[2])
 {
     float tile_max[2] = {-GPU_INFINITY, -GPU_INFINITY};
 
@@ -132,14 +135,14 @@ template <class C> GPU_INLINE void mma_softmax_iteration(mma_consumer<C> *own, m
         tile_max[0] = fmaxf(tile_max[0], one[0]);
         tile_max[1] = fmaxf(tile_max[1], one[1]);
     }
-    if (gpu_ballot(mma_has_grown(tile_max, own->max[0])) != 0) {
-        mma_wait_results<C>(own->o);
-        mma_raise_max(tile_max, own->max[0], own->sum[0], own->o[0]);
-    }
+    const bool grown = gpu_ballot(mma_has_grown(tile_max, own->max[0])) != 0;
+    if (grown)
+        mma_raise_row_max(tile_max, own->max[0], own->sum[0], correction);
     mma_exponentiate_row<C>(own, 0, s);
     mma_exponentiate_row<C>(own, 1, s);
     mma_sum_row<C>(own, 0, s);
     mma_sum_row<C>(own, 1, s);
+    return grown;
 }
 
 /* P as an operand. With 8-bit values it is `bf16` where it is multiplied by the `scales` of single values. */
@@ -166,10 +169,11 @@ GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *
                                       const struct gpu_work_tile *p, mma_consumer<C> *own, uint32_t i)
 {
     const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
-    const bool checked = shared->trust == MMA_CHECKED;
     mma_iteration_scores<C> s;
+    float correction[2];
 
     mma_wait_full(&shared->pipeline[0], n);
+    const bool checked = own->checked = shared->trust == MMA_CHECKED;
     mma_wait_turn<C>(own->row_warp / 4);
     mma_begin_scores_of<C>(own->queries, mma_pipeline_stage<C>(stages, false, n), s);
     if (i > 0)
@@ -185,13 +189,15 @@ GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *
             mma_release(&shared->pipeline[1], n - 1);
         mma_spread_iteration<C>(shared, tile, n, own, s);
     }
-    mma_softmax_iteration<C>(own, s);
+    const bool grown = mma_softmax_iteration<C>(own, s, correction);
     mma_keep_scores<C>(s);
     /* In a branch: otherwise the assembler moves this before the exponents. */
     if (i > 0 && !checked) {
         mma_wait_results<C>(own->o);
         mma_release(&shared->pipeline[1], n - 1);
     }
+    if (grown)
+        mma_rescale_rows(correction, own->o[0]);
     if (C::KV8 && mma_p_bf16<C>(run))
         mma_pack_iteration<C>(true, shared->v_scale[slot], s, own->p);
     else
@@ -234,7 +240,7 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
     const uint32_t end = p->end * GPU_TILE < keys ? p->end * GPU_TILE : keys;
     bool found = false;
 
-    if (mma_iterations<C>(p) == 0 || shared->trust == MMA_CHECKED ||
+    if (mma_iterations<C>(p) == 0 || own->checked ||
         (run->mask.base == 0 && p->first * GPU_TILE >= own->rules.lo && end <= own->rules.hi))
         return false;
     GPU_UNROLL

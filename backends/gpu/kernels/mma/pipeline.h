@@ -74,8 +74,8 @@ template <class C> GPU_INLINE bool mma_begins_again_together(mma_shared<C> *shar
         shared->trust = MMA_NOT_FINITE;
     mma_meet<C>(shared, 0);
     const bool again = shared->trust == MMA_NOT_FINITE;
-    mma_meet<C>(shared, 1); /* all have read it */
-    if (again)
+    mma_meet<C>(shared, 1);                 /* all have read it */
+    if (again && gpu_thread() < C::THREADS) /* the others know it with the first keys */
         shared->trust = MMA_CHECKED;
     return again;
 }

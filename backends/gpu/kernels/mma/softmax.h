@@ -43,24 +43,40 @@ GPU_INLINE bool mma_has_grown(const float tile_max[2], const float max[2])
     return tile_max[0] > max[0] + MMA_RESCALE_THRESHOLD || tile_max[1] > max[1] + MMA_RESCALE_THRESHOLD;
 }
 
-/* Raises the maxima of such rows of a fragment, and rescales their sums and results. */
-template <uint32_t columns>
-GPU_INLINE void mma_raise_max(const float tile_max[2], float max[2], float sum[2], float (&o)[columns][4])
+/* Raises the maxima of such rows of a fragment, and rescales their sums, by `correction`. */
+GPU_INLINE void mma_raise_row_max(const float tile_max[2], float max[2], float sum[2], float correction[2])
 {
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         float new_max = fmaxf(tile_max[h], gpu_shuffle_xor_f32(tile_max[h], 1));
         new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
         const bool raised = new_max > max[h] + MMA_RESCALE_THRESHOLD;
-        const float correction = raised ? gpu_exp2_fast(max[h] - new_max) : 1;
-        sum[h] *= correction;
+        correction[h] = raised ? gpu_exp2_fast(max[h] - new_max) : 1;
+        sum[h] *= correction[h];
         max[h] = raised ? new_max : max[h];
-        GPU_UNROLL
-        for (uint32_t n = 0; n < columns; n++) {
-            o[n][2 * h] *= correction;
-            o[n][2 * h + 1] *= correction;
-        }
     }
+}
+
+/* Rescales results. */
+template <uint32_t columns>
+GPU_INLINE void mma_rescale_rows(const float correction[2], float (&o)[columns][4])
+{
+    GPU_UNROLL
+    for (uint32_t n = 0; n < columns; n++) {
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            o[n][e] *= correction[e / 2];
+    }
+}
+
+/* Both. */
+template <uint32_t columns>
+GPU_INLINE void mma_raise_max(const float tile_max[2], float max[2], float sum[2], float (&o)[columns][4])
+{
+    float correction[2];
+
+    mma_raise_row_max(tile_max, max, sum, correction);
+    mma_rescale_rows(correction, o);
 }
 
 /*
