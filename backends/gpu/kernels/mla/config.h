@@ -21,7 +21,7 @@ template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
     static constexpr bool bf16 = Bf16, kv8 = KvSize == 1;
     static constexpr bool keys_bf16 = bf16 && !kv8, scales_queries = bf16 && kv8;
     static constexpr bool score_rules = rows <= MLA_SMALL_ROWS;
-    static constexpr bool groups = GPU_HAS_WGMMA && mla_has_groups(rows, KvSize); /* group.h */
+    static constexpr bool groups = GPU_HAS_WGMMA && mla_has_groups(rows, KvSize); /* wgmma.h */
     static constexpr uint32_t max_stages = mla_max_stages(rows, KvSize);
     static constexpr uint32_t tile_bytes = mla_tile_bytes(KvSize), key_bytes = MLA_QK_DIM * KvSize;
 
