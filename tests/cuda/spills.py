@@ -3,6 +3,8 @@
 """Compares what ptxas says of spills with the allowance: spills.py ALLOWED REPORT...
 
 A line of ALLOWED is "kernel bytes": stores and loads that may go through local memory, on every architecture.
+No kernel may wait for each product of a warp group, which ptxas makes it do where it does not see that
+accumulators are waited for.
 """
 import re
 import sys
@@ -25,6 +27,10 @@ def main():
         for line in open(path, encoding="utf-8"):
             entry = re.search(r"Compiling entry function '(\w+)' for '(\w+)'", line)
             spill = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
+            serialized = re.search(r"instructions are serialized due to (.*) in the function '(\w+)'", line)
+            if serialized:
+                bad += 1
+                print(f"{serialized[2]} waits for each product: {serialized[1]}")
             if entry:
                 kernel, arch = entry.groups()
             elif spill and kernel:

@@ -191,13 +191,15 @@ GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *
     }
     const bool grown = mma_softmax_iteration<C>(own, s, correction);
     mma_keep_scores<C>(s);
-    /* In a branch: otherwise the assembler moves this before the exponents. */
-    if (i > 0 && !checked) {
+    /* In a branch: otherwise the assembler moves this before the exponents. The first iteration has no
+     * results, and to rescale those outside would make the assembler wait for each product. */
+    if (i > 0) {
         mma_wait_results<C>(own->o);
-        mma_release(&shared->pipeline[1], n - 1);
+        if (!checked)
+            mma_release(&shared->pipeline[1], n - 1);
+        if (grown)
+            mma_rescale_rows(correction, own->o[0]);
     }
-    if (grown)
-        mma_rescale_rows(correction, own->o[0]);
     if (C::KV8 && mma_p_bf16<C>(run))
         mma_pack_iteration<C>(true, shared->v_scale[slot], s, own->p);
     else
