@@ -8,4 +8,8 @@
 extern const struct gpu_family cuda_mma;
 extern const struct gpu_family cuda_mla;
 
+/* Fills box_tokens and the maps of a run's keys and values, if boxes of them can be copied. The context is
+ * current. */
+int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err);
+
 #endif

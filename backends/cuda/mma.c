@@ -154,6 +154,7 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->shared_bytes = gpu_mma_shared_bytes(*shape);
+    part->boxes = shape->wgmma != 0;
     return status == ATTN_OK
                ? gpu_vendor_function_init(plan->backend->context, part->attention, part->shared_bytes, err)
                : status;
@@ -191,6 +192,11 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
+    if (part->boxes) {
+        const int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
+        if (status != ATTN_OK)
+            return status;
+    }
     return gpu_work_tiles_launch(plan, part, &own, part->rows, instance_of(&plan->problem)->dv, stream, err);
 }
 

@@ -10,6 +10,7 @@
 #include "driver-values.h"
 #include "fake-state.h"
 #include "fiber-names.h"
+#include "run.h"
 
 enum { MACHINE_AMDGPU = 224 };
 
@@ -105,6 +106,48 @@ gpu_result cuFuncSetAttribute(gpu_handle function, int attribute, int value)
 {
     (void)attribute, (void)value, (void)function;
     return fake_enter("cuFuncSetAttribute", true);
+}
+
+/* What the driver accepts of a map of 16-bit elements, as far as this plugin asks for it. */
+static bool is_map(unsigned rank, const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                   const uint32_t *steps, const void *base)
+{
+    bool good = rank == 4 && (uintptr_t)base % 16 == 0 && box[0] * 2 <= 128 && box[0] * 2 % 16 == 0;
+
+    for (uint32_t i = 0; good && i < 4; i++) {
+        good = dims[i] > 0 && dims[i] <= UINT64_C(1) << 32 && box[i] > 0 && box[i] <= 256 && steps[i] == 1;
+        if (i > 0)
+            good =
+                good && strides[i - 1] % 16 == 0 && strides[i - 1] > 0 && strides[i - 1] < UINT64_C(1) << 40;
+    }
+    return good;
+}
+
+gpu_result cuTensorMapEncodeTiled(struct gpu_tensor_map *map, int type, unsigned rank, void *base,
+                                  const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                                  const uint32_t *element_strides, int interleave, int swizzle, int promotion,
+                                  int fill)
+{
+    const gpu_result result = fake_enter("cuTensorMapEncodeTiled", false);
+    struct fiber_map own = {.base = (uintptr_t)base};
+
+    if (result != GPU_SUCCESS)
+        return result;
+    if (type != MAP_UINT16 || interleave != MAP_NO_INTERLEAVE || swizzle != MAP_SWIZZLE_128 ||
+        promotion != MAP_PROMOTE_256 || fill != MAP_FILL_ZEROS || (uintptr_t)map % 64 != 0 ||
+        !is_map(rank, dims, strides, box, element_strides, base)) {
+        fake_offend("a tensor map is asked for that the driver does not make");
+        return GPU_INVALID_VALUE;
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        own.dims[i] = (uint32_t)dims[i];
+        own.box[i] = box[i];
+        if (i > 0)
+            own.strides[i - 1] = strides[i - 1];
+    }
+    memset(map, 0, sizeof *map);
+    memcpy(map, &own, sizeof own);
+    return GPU_SUCCESS;
 }
 
 gpu_result cuFuncLoad(gpu_handle function)

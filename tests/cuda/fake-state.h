@@ -39,7 +39,7 @@ struct fake_work {
     struct fiber_grid grid;
     void (*host)(void *arg);
     void *arg;
-    _Alignas(16) unsigned char argument[4096];
+    _Alignas(64) unsigned char argument[4096];
 };
 
 struct fake_object {

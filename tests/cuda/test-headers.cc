@@ -23,6 +23,9 @@ struct fits<ours::gpu_pointer, CUdeviceptr>
     : std::bool_constant<sizeof(CUdeviceptr) == sizeof(::gpu_pointer) && std::is_unsigned_v<CUdeviceptr>> {
 };
 
+template <> struct fits<gpu_tensor_map, CUtensorMap> : std::bool_constant<sizeof(CUtensorMap) == 128> {
+};
+
 /*
  * Functions that came after the oldest driver, and so are optional. Of the copy of batches the symbol stays
  * the one of 12.8, which later drivers have too: that of 13 lost `failed_at`, and another name.
@@ -97,6 +100,11 @@ static void judge_numbers()
     judge_number("DEVICE_MULTIPROCESSORS", DEVICE_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     judge_number("DEVICE_MAJOR", DEVICE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     judge_number("DEVICE_MINOR", DEVICE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    judge_number("MAP_UINT16", MAP_UINT16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
+    judge_number("MAP_NO_INTERLEAVE", MAP_NO_INTERLEAVE, CU_TENSOR_MAP_INTERLEAVE_NONE);
+    judge_number("MAP_SWIZZLE_128", MAP_SWIZZLE_128, CU_TENSOR_MAP_SWIZZLE_128B);
+    judge_number("MAP_PROMOTE_256", MAP_PROMOTE_256, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    judge_number("MAP_FILL_ZEROS", MAP_FILL_ZEROS, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     judge_number("FUNCTION_MAX_DYNAMIC_SHARED", FUNCTION_MAX_DYNAMIC_SHARED,
                  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 }

@@ -67,6 +67,8 @@ void gpu_barrier_part(uint32_t id, uint32_t threads);
 void gpu_barrier_arrive(uint32_t id, uint32_t threads);
 void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals);
 void gpu_mbarrier_arrive(uint64_t *at);
+void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads);
+void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes);
 void gpu_copy_arrive(uint64_t *at);
 void gpu_mbarrier_wait(uint64_t *at, uint32_t parity);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
@@ -74,6 +76,11 @@ uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 
 /* Meets the other lanes of the warp; returns what each showed, until the next meeting. */
 const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own);
+
+struct gpu_tensor_map;
+void gpu_prefetch_map(const struct gpu_tensor_map *map);
+void gpu_copy_box(void *to, const struct gpu_tensor_map *map, uint32_t column, uint32_t token, uint32_t head,
+                  uint32_t page, uint64_t *barrier);
 
 void gpu_copy_async16(void *shared, const void *global, uint32_t bytes);
 void gpu_copy_async4(void *shared, uint64_t global);

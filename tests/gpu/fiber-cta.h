@@ -44,7 +44,15 @@ struct fiber_product {
     uint32_t range_count;
 };
 
-enum { FIBER_PRODUCTS = 4, FIBER_ARRIVALS = 8 };
+enum { FIBER_PRODUCTS = 4, FIBER_ARRIVALS = 8, FIBER_BOXES = 256 };
+
+/* A box that the copy engine for tensors has not copied yet. */
+struct fiber_box {
+    void *to;
+    struct fiber_map map;
+    uint64_t *barrier;
+    uint32_t column, token, head, page;
+};
 
 /* An arrival when the copies of a group, and of those before it, have arrived. */
 struct fiber_arrival {
@@ -90,6 +98,8 @@ struct fiber_cta {
     struct fiber_warp warp[FIBER_THREADS / 32];
     uint32_t arrived[NAMED_BARRIERS];
     uint32_t opened; /* barriers so far */
+    struct fiber_box boxes[FIBER_BOXES];
+    uint32_t box_count;
     /* Whether a thread has arrived at a barrier that has not opened since. */
     bool here[NAMED_BARRIERS][FIBER_THREADS];
 };
@@ -108,6 +118,10 @@ static inline struct fiber_thread *fiber_own_thread(void)
 void fiber_check_shared(const void *at, uint32_t size);
 /* No product under way, which the first lane of each warp knows, reads what a copy writes. */
 void fiber_check_not_read(const void *shared, uint32_t size);
+/* Nor has a thread written there what is not fenced. */
+void fiber_check_fenced(const void *shared, uint32_t size);
+/* Lets the box arrive that was begun first; false if there is none. */
+bool fiber_box_arrives(void);
 /* Lets the copies of a thread arrive that it waits for nowhere, and arrives for them; false if there are
  * none. */
 bool fiber_arrive_behind_copies(uint32_t index);

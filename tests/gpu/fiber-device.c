@@ -153,10 +153,11 @@ void gpu_barrier_arrive(uint32_t id, uint32_t threads)
     pause_behind(opened);
 }
 
-/* A barrier in shared memory: arrivals of a phase, those still missing, and the number of the phase. */
+/* A barrier in shared memory: arrivals of a phase, those still missing, the number of the phase, and units of
+ * 16 bytes that are missing too. */
 struct mbarrier {
     uint16_t all, missing;
-    uint32_t phase;
+    uint16_t phase, units;
 };
 
 static struct mbarrier mbarrier_at(const uint64_t *at)
@@ -164,41 +165,62 @@ static struct mbarrier mbarrier_at(const uint64_t *at)
     struct mbarrier barrier;
 
     memcpy(&barrier, at, sizeof barrier);
-    if (barrier.missing == 0 || barrier.missing > barrier.all || barrier.all > FIBER_THREADS)
+    if ((barrier.missing == 0 && barrier.units == 0) || barrier.missing > barrier.all ||
+        barrier.all > FIBER_THREADS)
         fiber_die("%p is no barrier", (const void *)at);
     return barrier;
 }
 
 void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)
 {
-    const struct mbarrier barrier = {(uint16_t)arrivals, (uint16_t)arrivals, 0};
+    const struct mbarrier barrier = {(uint16_t)arrivals, (uint16_t)arrivals, 0, 0};
 
     memcpy(at, &barrier, sizeof barrier);
 }
 
-static void arrive_at_mbarrier(uint64_t *at)
+/* Takes these off what is missing; the last of it ends the phase. */
+static void arrive_at_mbarrier(uint64_t *at, uint32_t threads, uint32_t bytes)
 {
     struct mbarrier barrier = mbarrier_at(at);
 
-    if (--barrier.missing == 0) {
+    if (threads > barrier.missing || bytes / 16 > barrier.units)
+        fiber_die("%u arrivals and %u bytes at a barrier that waits for %u and %u", threads, bytes,
+                  barrier.missing, barrier.units * 16u);
+    barrier.missing = (uint16_t)(barrier.missing - threads);
+    barrier.units = (uint16_t)(barrier.units - bytes / 16);
+    const bool over = barrier.missing == 0 && barrier.units == 0;
+    if (over) {
         barrier.missing = barrier.all;
         barrier.phase++;
         fiber_cta.opened++;
     }
     memcpy(at, &barrier, sizeof barrier);
-    if (barrier.missing < barrier.all)
-        return;
-    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
+    for (uint32_t i = 0; over && i < fiber_cta.grid.threads; i++)
         if (fiber_cta.thread[i].state == FIBER_AT_MBARRIER && fiber_cta.thread[i].mbarrier == at)
             make_ready(i);
 }
 
-void gpu_mbarrier_arrive(uint64_t *at)
+void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads)
 {
     const uint32_t opened = fiber_cta.opened;
 
-    arrive_at_mbarrier(at);
+    arrive_at_mbarrier(at, threads, 0);
     pause_behind(opened);
+}
+
+void gpu_mbarrier_arrive(uint64_t *at)
+{
+    gpu_mbarrier_arrive_as(at, 1);
+}
+
+void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)
+{
+    struct mbarrier barrier = mbarrier_at(at);
+
+    if (barrier.missing == 0 || bytes % 16 != 0 || barrier.units + bytes / 16 > UINT16_MAX)
+        fiber_die("%u bytes that a barrier cannot expect", bytes);
+    barrier.units = (uint16_t)(barrier.units + bytes / 16);
+    memcpy(at, &barrier, sizeof barrier);
 }
 
 void gpu_copy_arrive(uint64_t *at)
@@ -222,7 +244,7 @@ bool fiber_arrive_behind_copies(uint32_t index)
     memmove(thread->arrivals, thread->arrivals + 1, thread->arrival_count * sizeof first);
     fiber_cta.current = index;
     gpu_fiber_copy_wait(thread->groups - first.group - 1);
-    arrive_at_mbarrier(first.barrier);
+    arrive_at_mbarrier(first.barrier, 1, 0);
     return true;
 }
 
@@ -323,6 +345,67 @@ void gpu_fiber_copy_wait(uint32_t groups)
             memcpy(copy.to, copy.from, copy.bytes);
     }
     thread->copy_count = kept;
+}
+
+/* ---------------------------------------------------------------- boxes */
+
+void gpu_prefetch_map(const struct gpu_tensor_map *map)
+{
+    if ((uintptr_t)map % 64 != 0)
+        fiber_die("%p is not aligned to 64 bytes", (const void *)map);
+}
+
+/* A row of a box, or zeros of what the tensor does not have, whose 16-byte chunks lie where a swizzle of 128
+ * bytes puts them. */
+static void copy_box_row(const struct fiber_box *box, uint32_t row)
+{
+    const struct fiber_map *map = &box->map;
+    const uint32_t token = box->token + row, columns = map->box[0];
+    const bool inside = token < map->dims[1] && box->head < map->dims[2] && box->page < map->dims[3];
+    const uint64_t from =
+        map->base + token * map->strides[0] + box->head * map->strides[1] + box->page * map->strides[2];
+
+    for (uint32_t i = 0; i < columns; i++) {
+        const uintptr_t linear = (uintptr_t)box->to + (row * columns + i) * sizeof(uint16_t);
+        uint16_t *to = (uint16_t *)(linear ^ (linear >> 7 & 7) << 4);
+        *to = 0;
+        if (inside && box->column + i < map->dims[0])
+            memcpy(to, (const uint16_t *)from + box->column + i, sizeof *to);
+    }
+}
+
+void gpu_copy_box(void *to, const struct gpu_tensor_map *map, uint32_t column, uint32_t token, uint32_t head,
+                  uint32_t page, uint64_t *barrier)
+{
+    struct fiber_box box = {to, {0, {0}, {0}, {0}}, barrier, column, token, head, page};
+
+    gpu_prefetch_map(map);
+    memcpy(&box.map, map, sizeof box.map);
+    const uint32_t bytes = box.map.box[0] * box.map.box[1] * (uint32_t)sizeof(uint16_t);
+    mbarrier_at(barrier);
+    if ((uintptr_t)to % 1024 != 0 || box.map.box[0] != 64)
+        fiber_die("a box to %p; rows of 128 bytes to a multiple of 1024 are accepted", to);
+    fiber_check_shared(to, 16);
+    fiber_check_shared((const char *)to + bytes - 16, 16);
+    fiber_check_not_read(to, bytes);
+    fiber_check_fenced(to, bytes);
+    if (fiber_cta.box_count == FIBER_BOXES)
+        fiber_die("more than %d boxes under way", (int)FIBER_BOXES);
+    memset(to, 0xff, bytes);
+    fiber_cta.boxes[fiber_cta.box_count++] = box;
+}
+
+bool fiber_box_arrives(void)
+{
+    if (fiber_cta.box_count == 0)
+        return false;
+    const struct fiber_box box = fiber_cta.boxes[0];
+    fiber_cta.box_count--;
+    memmove(fiber_cta.boxes, fiber_cta.boxes + 1, fiber_cta.box_count * sizeof box);
+    for (uint32_t i = 0; i < box.map.box[1]; i++)
+        copy_box_row(&box, i);
+    arrive_at_mbarrier(box.barrier, 0, box.map.box[0] * box.map.box[1] * (uint32_t)sizeof(uint16_t));
+    return true;
 }
 
 /* ---------------------------------------------------------------- matrices */

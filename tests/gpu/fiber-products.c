@@ -34,6 +34,15 @@ void fiber_check_not_read(const void *shared, uint32_t size)
                     fiber_die("a copy to %p, which a product of thread %u reads", shared, i);
 }
 
+void fiber_check_fenced(const void *shared, uint32_t size)
+{
+    const struct fiber_range range = range_of(shared, size);
+
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
+        if (ranges_meet(&range, &fiber_cta.thread[i].unfenced))
+            fiber_die("a box is copied over what thread %u has copied without a fence", i);
+}
+
 void fiber_note_copy(const void *shared, uint32_t size)
 {
     const struct fiber_range range = range_of(shared, size);

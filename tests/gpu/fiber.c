@@ -53,7 +53,7 @@ static void begin_cta(void)
         memset(fiber_cta.shared, 0xff, fiber_cta.grid.shared);
     memset(fiber_cta.arrived, 0, sizeof fiber_cta.arrived);
     memset(fiber_cta.here, 0, sizeof fiber_cta.here);
-    fiber_cta.done = fiber_cta.opened = 0;
+    fiber_cta.done = fiber_cta.opened = fiber_cta.box_count = 0;
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
         struct fiber_thread *thread = &fiber_cta.thread[i];
         thread->state = FIBER_READY;
@@ -124,6 +124,8 @@ static void run_cta(void)
             continue;
         for (uint32_t i = 0; i < fiber_cta.grid.threads && ran == 0; i++)
             ran += fiber_arrive_behind_copies(in_order(i, fiber_cta.grid.threads));
+        if (ran == 0)
+            ran += fiber_box_arrives();
         if (ran > 0)
             continue;
         for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
@@ -137,6 +139,8 @@ static void run_cta(void)
                           (unsigned char *)fiber_cta.thread[i].mbarrier - fiber_cta.shared);
         }
     }
+    if (fiber_cta.box_count > 0)
+        fiber_die("a CTA ends with %u boxes under way", fiber_cta.box_count);
 }
 
 static void check_grid(const struct fiber_grid *grid)

@@ -29,6 +29,14 @@ struct fiber_grid {
     uint32_t order; /* seed of the order in which threads run between barriers */
 };
 
+/* A tensor map (cuTensorMapEncodeTiled) as the fake driver makes it: strides in bytes, of all dimensions but
+ * the first. */
+struct fiber_map {
+    uint64_t base;
+    uint32_t dims[4], box[4];
+    uint64_t strides[3];
+};
+
 /* Calls kernel(argument) on every thread of the grid. */
 void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fiber_grid *grid);
 

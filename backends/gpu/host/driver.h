@@ -61,6 +61,9 @@ struct gpu_copy_attributes {
 };
 #define GPU_COPY_IN_STREAM_ORDER 1
 
+/* Defined in run.h: it is a part of what kernels get. */
+struct gpu_tensor_map;
+
 /* The vendor's functions: driver.def has GPU_ENTRY(name, call, symbol, optional, parameters). */
 struct gpu_driver {
     void *library;

@@ -404,6 +404,30 @@ GPU_INLINE void gpu_copy_arrive(uint64_t *at)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gpu__shared_address(at)) : "memory");
 }
+GPU_INLINE void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(gpu__shared_address(at)), "r"(threads)
+                 : "memory");
+}
+GPU_INLINE void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(gpu__shared_address(at)),
+                 "r"(bytes)
+                 : "memory");
+}
+struct gpu_tensor_map;
+GPU_INLINE void gpu_prefetch_map(const struct gpu_tensor_map *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+GPU_INLINE void gpu_copy_box(void *to, const struct gpu_tensor_map *map, uint32_t column, uint32_t token,
+                             uint32_t head, uint32_t page, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(gpu__shared_address(to)),
+                 "l"(map), "r"(column), "r"(token), "r"(head), "r"(page), "r"(gpu__shared_address(barrier))
+                 : "memory");
+}
 /* Sleeps meanwhile, for a time at once that the chip limits. */
 GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
 {

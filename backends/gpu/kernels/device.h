@@ -85,27 +85,40 @@
  *
  * Matrices of shared memory that four warps multiply together, 16 rows each: C++ only, where GPU_HAS_WGMMA is
  * true (sm_90a). A matrix has rows of 64 columns of 16 bits, whose 16-byte chunk c lies at place c ^ row % 8;
- * it begins at a multiple of 1 KB, and the block of the next 64 columns behind its last row. Accumulators and
- * rows in registers are laid out as of m16n8k16. void gpu_wgmma_fence(void)             what the thread has
- * written, and what others have that it waited for, can be multiplied: by itself, and by others from a
- * barrier on void gpu_wgmma_begin(void)             before products whose registers have been written
- *   gpu_matrix gpu_matrix_of<rows>(const unsigned char *at)   a matrix of so many rows
+ * it begins at a multiple of 1 KB, and the block of the next 64 columns behind its last row. Accumulators d,
+ * float[columns / 8][4], and rows in registers, uint32_t[4], are laid out as of m16n8k16.
+ *   void gpu_wgmma_fence(void)      what the thread has written, and what others have that it waited for, can
+ *                                   be multiplied, and overwritten by gpu_copy_box: by itself, and by others
+ *                                   from a barrier on
+ *   void gpu_wgmma_begin(void)      before products whose registers have been written
+ *   gpu_matrix gpu_matrix_of<rows>(const unsigned char *at)         a matrix of so many rows
  *   gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)   from so many bytes on
- *   void gpu_wgmma_rows<bf16>(float (&d)[rows / 8][4], gpu_matrix a, gpu_matrix b, bool adds_to)
- *       begins d = a b^T, or adds it: 64 rows of a, 64 or 128 of b, 16 columns of both; with `a` in
- * registers, const uint32_t a[4], of 64 rows of b, it adds void gpu_wgmma_columns<bf16>(float (&d)[columns /
- * 8][4], const uint32_t a[4], gpu_matrix b) begins d += a b: 16 columns of a, 16 rows of b, which has 64
- * columns, 128 or 256; of 256 also with `a` in shared memory void gpu_wgmma_commit(void)            closes a
- * group of products void gpu_wgmma_wait<n>(void)           until at most the n latest groups are under way
- *   void gpu_wgmma_keep(float (&d)[columns / 8][4])   the compiler moves no use of d across this
+ *   void gpu_wgmma_rows<bf16>(d, gpu_matrix a, gpu_matrix b, bool adds_to)
+ *                                   begins d = a b^T, or adds it: 64 rows of a, 64 or 128 of b, 16 columns of
+ *                                   both; with `a` in registers, of 64 rows of b, it adds
+ *   void gpu_wgmma_columns<bf16>(d, a, gpu_matrix b)
+ *                                   begins d += a b: 16 columns of a in registers, 16 rows of b, which has 64
+ *                                   columns, 128 or 256; of 256 also with `a` in shared memory
+ *   void gpu_wgmma_commit(void)     closes a group of products
+ *   void gpu_wgmma_wait<n>(void)    until at most the n latest groups are under way
+ *   void gpu_wgmma_keep(d)          the compiler moves no use of d across this
  *   void gpu_registers_raise<n>(void)      from here on each thread of the warp group has n registers, of
- * those that others gave up by gpu_registers_lower<n>; a multiple of 8 Barriers in shared memory, which
- * threads arrive at without waiting. A phase is over when `arrivals` threads have arrived; phases are counted
- * from 0, and a wait names one by its parity: for 1 it goes on at once before the first is over. void
- * gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)   by one thread, before a barrier of the CTA void
- * gpu_mbarrier_arrive(uint64_t *at)     what the thread did before is seen by those that wait void
- * gpu_copy_arrive(uint64_t *at)         arrives when what the thread copies until now has arrived; only that
- * is seen void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+ * those that others gave up by gpu_registers_lower<n>; a multiple of 8
+ *
+ * Barriers in shared memory, which threads arrive at without waiting, there too. A phase is over when as many
+ * threads have arrived as said at first, and as many bytes; phases are counted from 0, and a wait names one
+ * by its parity: for 1 it goes on at once before the first is over. void gpu_mbarrier_init(uint64_t *at,
+ * uint32_t arrivals)      by one thread, before a barrier of the CTA void gpu_mbarrier_arrive(uint64_t *at)
+ * what it did before is seen by those that wait void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads)
+ * the same for so many threads void gpu_copy_arrive(uint64_t *at)       arrives when what the thread copies
+ * until now has arrived; only that is seen void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)       of
+ * boxes, before the last arrival of a phase void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+ *
+ * The copy engine for tensors, there too: a box of 64 columns and the tokens of its map, rows of a matrix at
+ * a multiple of 1 KB. Columns and tokens that the tensor does not have are zeros, and count as bytes. void
+ * gpu_prefetch_map(const gpu_tensor_map *map) void gpu_copy_box(void *to, const gpu_tensor_map *map, uint32_t
+ * column, uint32_t token, uint32_t head, uint32_t page, uint64_t *barrier)          its bytes arrive at the
+ * barrier
  */
 #ifndef ATTN_GPU_DEVICE_H
 #define ATTN_GPU_DEVICE_H

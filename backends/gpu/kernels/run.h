@@ -9,6 +9,10 @@
 #ifndef ATTN_GPU_RUN_H
 #define ATTN_GPU_RUN_H
 
+#ifndef __cplusplus
+#include <stdalign.h>
+#endif
+
 #include "attn/types.h"
 #include "caps.h"
 
@@ -45,6 +49,14 @@ struct gpu_cache {
     uint32_t dim;     /* elements of a vector; MLA values: the first head_dim_vo columns of the keys */
     uint32_t dtype;   /* enum attn_dtype */
     struct gpu_scale scale;
+};
+
+/*
+ * Keys or values of a cache as a tensor [page, head, token, column], of which a chip with a copy engine for
+ * tensors (TMA) copies boxes of 64 columns and some tokens of a page. The driver makes it.
+ */
+struct gpu_tensor_map {
+    alignas(64) uint64_t words[16];
 };
 
 /* Where the queries and keys of the step are. */
@@ -123,7 +135,9 @@ struct gpu_run {
     uint32_t stages;     /* tiles in shared memory, where the family has a choice */
     uint32_t kv_aligned; /* 1: keys and values are contiguous, aligned to 16 bytes, and whole 16 bytes */
     uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
-    uint32_t reserved[2];
+    uint32_t box_tokens; /* of a box of these, 8 to 64; 0: there are no maps */
+    uint32_t reserved;
+    struct gpu_tensor_map k_map, v_map;
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */

@@ -170,6 +170,7 @@ template <class C> struct alignas(16) mma_shared {
     struct gpu_row row[C::ROWS];
     struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
     uint64_t meeting;                               /* of all warp groups */
+    uint64_t queries_full;                          /* queries and their scales are there */
     uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1]
                     [C::TILES]; /* which keys of a tile exist, a bit for each */
 };

@@ -21,8 +21,9 @@ template <class C> struct mma_consumer {
     bool plain;         /* scores change only where a row does not see a key */
     gpu_matrix queries; /* of the warp group */
     uint32_t row_warp;
-    uint32_t used; /* uses of the buffers before the work tile */
-    bool checked;  /* values are not trusted */
+    uint32_t used;  /* uses of the buffers before the work tile */
+    uint32_t tiles; /* work tiles before */
+    bool checked;   /* values are not trusted */
 };
 
 /*
@@ -216,9 +217,7 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     mma_clear_consumer<C>(own);
     if (iterations == 0)
         return;
-    if constexpr (C::Q_SCALED)
-        mma_wait_full(&shared->pipeline[0],
-                      own->used); /* the scales of queries are there with the first keys */
+    mma_wait_queries<C>(shared, own->tiles++);
     own->rules = mma_find_rules<C>(run, shared, p);
     own->plain =
         own->rules.elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale);
@@ -269,7 +268,7 @@ GPU_INLINE void mma_consume_tile(const struct gpu_run *run, mma_shared<C> *share
 
     own.row_warp = gpu_shuffle_u32(gpu_thread() / GPU_WARP - C::FIRST_WARP, 0); /* the same of all lanes */
     own.queries = gpu_matrix_of<C::KEYS>(queries + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW));
-    own.used = 0;
+    own.used = own.tiles = 0;
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     mma_row_barrier<C>();
     if (own.row_warp / 4 == 1)

@@ -50,8 +50,13 @@ template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
 
     if (gpu_thread() < GPU_WARP)
         mma_next_tile<C>(run, shared, true);
-    if (gpu_thread() == GPU_WARP)
+    if (gpu_thread() == GPU_WARP) {
         mma_pipeline_init<C>(shared);
+        if (run->box_tokens != 0) {
+            gpu_prefetch_map(&run->k_map);
+            gpu_prefetch_map(&run->v_map);
+        }
+    }
     gpu_barrier();
     if (p->splits == 0)
         return;

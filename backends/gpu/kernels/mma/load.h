@@ -291,6 +291,8 @@ template <class C> GPU_INLINE void mma_zero_padding(const struct gpu_run *run, u
     GPU_LOOP
     for (uint32_t i = gpu_thread(); i < bytes / 16; i += C::THREADS)
         gpu_store_u128(to + i * 16, mma_zero_u128());
+    if constexpr (C::WGMMA)
+        gpu_wgmma_fence();
     mma_copy_barrier<C>();
 }
 

@@ -9,6 +9,14 @@
 #include "elementwise.h"
 #include "score-rules.h"
 
+/* Whether a key exists; where warp groups multiply, there may be no addresses. */
+template <class C> GPU_INLINE bool mma_key_exists(const mma_shared<C> *shared, uint32_t slot, uint32_t key)
+{
+    if constexpr (C::WGMMA)
+        return (shared->present[slot][key / GPU_TILE] >> key % GPU_TILE & 1) != 0;
+    return shared->k_at[slot][key] != MMA_NO_ADDRESS;
+}
+
 /* A score in base 2; minus infinity for a key that the row does not see. */
 template <class C>
 GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
@@ -18,7 +26,7 @@ GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C>
     const uint32_t at = tile * C::UNIT_KEYS + key;
     double bias;
 
-    if (at < r->lo || at >= r->hi || shared->k_at[slot][key] == MMA_NO_ADDRESS)
+    if (at < r->lo || at >= r->hi || !mma_key_exists<C>(shared, slot, key))
         return -GPU_INFINITY;
     const float cap = run->problem.softcap;
     if (cap > 0)

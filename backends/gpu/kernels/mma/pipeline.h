@@ -26,10 +26,18 @@ GPU_INLINE unsigned char *mma_pipeline_stage(unsigned char *stages, bool values,
 template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
 {
     gpu_mbarrier_init(&shared->meeting, C::CTA_THREADS / GPU_WARP);
+    gpu_mbarrier_init(&shared->queries_full, C::THREADS);
     for (uint32_t i = 0; i < 4; i++) {
         gpu_mbarrier_init(&shared->pipeline[i / 2].full[i % 2], C::THREADS + 1);
         gpu_mbarrier_init(&shared->pipeline[i / 2].empty[i % 2], C::WARPS);
     }
+}
+
+/* Waits until the queries are there, and their scales, with what can be multiplied then: `n` times before. */
+template <class C> GPU_INLINE void mma_wait_queries(mma_shared<C> *shared, uint32_t n)
+{
+    gpu_mbarrier_wait(&shared->queries_full, n % 2);
+    gpu_wgmma_fence();
 }
 
 /* Waits until the stage of the n-th use is filled, with what can be multiplied then. */

@@ -7,18 +7,10 @@
 #ifndef ATTN_GPU_MMA_PRODUCER_H
 #define ATTN_GPU_MMA_PRODUCER_H
 
+#include "boxes.h"
 #include "convert.h"
 #include "nonfinite.h"
-#include "pipeline.h"
 #include "query.h"
-
-/* What the warp group keeps from one KV iteration to the next. */
-template <class C> struct mma_producer {
-    struct mma_key_range range;
-    struct gpu_entry entries[C::TILES]; /* of the next iteration */
-    uint32_t used;                      /* uses of the buffers before the work tile */
-    bool aligned;
-};
 
 /* Reads the page table entries of an iteration that begins at a tile. */
 template <class C>
@@ -170,47 +162,44 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
     gpu_mbarrier_arrive(&pipeline->full[n % 2]);
 }
 
-/* Copies queries, and 8-bit keys and values of the first iteration. */
+/* Copies queries. */
 template <class C>
-GPU_INLINE void mma_produce_first(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                                  unsigned char *stages, const struct gpu_work_tile *p, mma_producer<C> *own)
+GPU_INLINE void mma_produce_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                                    const struct gpu_work_tile *p)
 {
-    mma_zero_padding<C>(run, stages);
-    mma_find_pages<C>(run, own, p->first);
-    mma_write_pages<C>(run, shared, own, p->first, 0);
-    mma_find_pages<C>(run, own, p->first + C::TILES);
     const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head);
-    if (gpu_thread() < C::TILES)
-        shared->nonfinite_tile[gpu_thread()] = 0;
+
     mma_group_barrier<C>();
-    if (copied)
-        mma_copy_queries<C>(shared, queries); /* together with the first keys */
-    GPU_UNROLL
-    for (uint32_t values = 0; C::CONVERTS && values < 2; values++) {
-        mma_copy_iteration<C>(run, shared, mma_raw_stage<C>(stages, 0, values != 0), 0, p->first, values != 0,
-                              own->aligned);
-        gpu_copy_commit();
-    }
-    if (!copied) {
+    if (copied) {
+        mma_copy_queries<C>(shared, queries);
+        gpu_copy_arrive(&shared->queries_full);
+    } else {
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head);
-        mma_group_barrier<C>();
+        gpu_mbarrier_arrive(&shared->queries_full);
     }
 }
 
-/* Copies all that a work tile needs. */
+/* Copies the keys and values of the iterations from `first` on, by all threads. */
 template <class C>
-GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                            unsigned char *stages, const struct gpu_work_tile *p, mma_producer<C> *own)
+GPU_INLINE void mma_produce_keys(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                 const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t first)
 {
-    const uint32_t iterations = mma_iterations<C>(p);
+    const uint32_t iterations = mma_iterations<C>(p), tile = p->first + first * C::TILES;
 
-    if (iterations == 0)
-        return;
-    mma_produce_first<C>(run, shared, queries, stages, p, own);
+    mma_find_pages<C>(run, own, tile);
+    mma_write_pages<C>(run, shared, own, tile, first % C::ADDRESS_STAGES);
+    mma_find_pages<C>(run, own, tile + C::TILES);
+    mma_group_barrier<C>();
+    GPU_UNROLL
+    for (uint32_t values = 0; C::CONVERTS && values < 2; values++) {
+        mma_copy_iteration<C>(run, shared, mma_raw_stage<C>(stages, 0, values != 0), 0, tile, values != 0,
+                              own->aligned);
+        gpu_copy_commit();
+    }
     if constexpr (!C::CONVERTS)
-        mma_fill<C>(run, shared, stages, p, own, 0, false);
+        mma_fill<C>(run, shared, stages, p, own, first, false);
     GPU_LOOP
-    for (uint32_t i = 0; i < iterations; i++) {
+    for (uint32_t i = first; i < iterations; i++) {
         const uint32_t next = p->first + (i + 1) * C::TILES;
         if (i + 1 < iterations) {
             mma_write_pages<C>(run, shared, own, next, (i + 1) % C::ADDRESS_STAGES);
@@ -227,6 +216,26 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
             mma_fill<C>(run, shared, stages, p, own, i, true);
         }
     }
+}
+
+/* Copies all that a work tile needs. */
+template <class C>
+GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                            unsigned char *stages, const struct gpu_work_tile *p, mma_producer<C> *own)
+{
+    const uint32_t iterations = mma_iterations<C>(p);
+    uint32_t boxed = 0;
+
+    if (iterations == 0)
+        return;
+    mma_zero_padding<C>(run, stages);
+    if (gpu_thread() < C::TILES)
+        shared->nonfinite_tile[gpu_thread()] = 0;
+    mma_produce_queries<C>(run, shared, queries, p);
+    if constexpr (!C::CONVERTS)
+        boxed = mma_produce_boxes<C>(run, shared, stages, p, own);
+    if (boxed < iterations)
+        mma_produce_keys<C>(run, shared, stages, p, own, boxed);
     own->used += iterations;
 }
 

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Describes keys and values to the copy engine for tensors (TMA): which caches it can copy from, and the maps
+ * by which kernels ask for boxes of them (mma/boxes.h). */
+#include "driver-values.h"
+#include "families.h"
+
+enum { BOX_COLUMNS = 64, BOX_TOKENS_MIN = 8, BOX_TOKENS_MAX = 64, ANY_COUNT = INT32_MAX };
+
+/* Tokens of a box, so that none crosses the end of a page: a power of two that divides it. 0 if it has fewer
+ * than eight, which are the unit of swizzled rows. */
+static uint32_t box_tokens_of(const struct gpu_batch *batch)
+{
+    uint32_t tokens = BOX_TOKENS_MAX;
+
+    if (batch->addressing == ATTN_DENSE)
+        return tokens;
+    while (batch->block % tokens != 0)
+        tokens /= 2;
+    return tokens >= BOX_TOKENS_MIN ? tokens : 0;
+}
+
+/* What the driver takes for the stride of a dimension of more than one element. */
+static bool is_stride(int64_t stride)
+{
+    return stride > 0 && stride % 16 == 0 && stride < INT64_C(1) << 40;
+}
+
+/* Whether all keys lie in page 0. */
+static bool has_one_page(const struct gpu_batch *batch)
+{
+    return batch->addressing == ATTN_DENSE && batch->kv_starts != 0;
+}
+
+static bool has_strides(const struct gpu_run *run, const struct gpu_cache *cache)
+{
+    return cache->size == 2 && is_stride(cache->token_stride) &&
+           (has_one_page(&run->batch) || is_stride(cache->page_stride)) &&
+           (run->problem.kv_heads == 1 || is_stride(cache->head_stride));
+}
+
+static int32_t encode(struct gpu_context *context, const struct gpu_run *run, const struct gpu_cache *cache,
+                      struct gpu_tensor_map *map, struct attn_error *err)
+{
+    const uint32_t heads = run->problem.kv_heads;
+    const bool one_page = has_one_page(&run->batch);
+    /* How many tokens and pages there are, lengths and page tables tell. */
+    const uint64_t dims[] = {cache->dim, ANY_COUNT, heads, one_page ? 1 : ANY_COUNT};
+    const uint64_t strides[] = {(uint64_t)cache->token_stride, heads == 1 ? 16 : (uint64_t)cache->head_stride,
+                                one_page ? 16 : (uint64_t)cache->page_stride};
+    const uint32_t box[] = {BOX_COLUMNS, run->box_tokens, 1, 1}, steps[] = {1, 1, 1, 1};
+
+    return gpu_check(context,
+                     context->driver->tensor_map_encode_tiled(
+                         map, MAP_UINT16, 4, (void *)(uintptr_t)cache->base, dims, strides, box, steps,
+                         MAP_NO_INTERLEAVE, MAP_SWIZZLE_128, MAP_PROMOTE_256, MAP_FILL_ZEROS),
+                     "kv", gpu_names.tensor_map_encode_tiled, err);
+}
+
+int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err)
+{
+    run->box_tokens = 0;
+    if (run->kv_aligned == 0 || !has_strides(run, &run->k) || !has_strides(run, &run->v))
+        return ATTN_OK;
+    run->box_tokens = box_tokens_of(&run->batch);
+    if (run->box_tokens == 0)
+        return ATTN_OK;
+    const int32_t status = encode(context, run, &run->k, &run->k_map, err);
+    return status == ATTN_OK ? encode(context, run, &run->v, &run->v_map, err) : status;
+}

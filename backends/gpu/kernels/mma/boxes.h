@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Keys and values that the copy engine for tensors (TMA) copies, on Hopper: those of iterations of which
+ * every key exists and lies in the cache. Two warps look up pages and begin copies of keys, and two of
+ * values; what is left is copied by all threads (producer.h).
+ */
+#ifndef ATTN_GPU_MMA_BOXES_H
+#define ATTN_GPU_MMA_BOXES_H
+
+#include "pipeline.h"
+
+/* What the warp group that copies keeps from one KV iteration to the next. */
+template <class C> struct mma_producer {
+    struct mma_key_range range;
+    struct gpu_entry entries[C::TILES]; /* of the next iteration */
+    uint32_t used;                      /* uses of the buffers before the work tile */
+    bool aligned;
+};
+
+/* The box of a lane, the same of keys and of values: consecutive tokens of a page. */
+struct mma_box {
+    uint32_t page, token;
+    bool exists;
+};
+
+/* How many of the first iterations have only keys that the cache holds, as far as lengths tell. */
+template <class C>
+GPU_INLINE uint32_t mma_cached_iterations(const struct gpu_run *run, const mma_shared<C> *shared,
+                                          const struct gpu_work_tile *p, const mma_producer<C> *own)
+{
+    const uint32_t cached = shared->sequence.new_begin, keys = own->range.keys;
+    const uint32_t end = (cached < keys ? cached : keys) / GPU_TILE;
+
+    if (run->box_tokens == 0 || shared->trust == MMA_CHECKED || end <= p->first)
+        return 0;
+    return (end - p->first) / C::TILES;
+}
+
+/* The first key of a lane's box of an iteration that begins at a tile; lanes behind the last box have that of
+ * the first. */
+template <class C> GPU_INLINE uint32_t mma_box_key(const struct gpu_run *run, uint32_t tile)
+{
+    const uint32_t key = gpu_thread() % GPU_WARP * run->box_tokens;
+
+    return tile * GPU_TILE + (key < C::KEYS ? key : 0);
+}
+
+/* Reads the page table entry of a box. */
+template <class C>
+GPU_INLINE struct gpu_entry mma_find_box(const struct gpu_run *run, const mma_producer<C> *own, uint32_t tile)
+{
+    struct gpu_entry entry = {0, 0};
+
+    if (own->range.entries != 0)
+        entry = gpu_entry(run, own->range.entries, mma_box_key<C>(run, tile));
+    return entry;
+}
+
+template <class C>
+GPU_INLINE struct mma_box mma_box_of(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t tile,
+                                     struct gpu_entry entry)
+{
+    struct gpu_place place;
+
+    gpu_place_of(run, &shared->sequence, mma_box_key<C>(run, tile), entry, &place);
+    const struct mma_box box = {(uint32_t)place.page, (uint32_t)place.token,
+                                place.page >= 0 && place.page <= INT32_MAX};
+    return box;
+}
+
+/* Copies every second box of the keys, or values, of iteration i into their stage: one warp begins few copies
+ * in a time, so two share them. */
+template <class C, bool values>
+GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                               const struct gpu_work_tile *p, const mma_producer<C> *own, uint32_t i,
+                               uint32_t half, struct mma_box box)
+{
+    constexpr uint32_t blocks = (values ? C::DV : C::DK) / 64;
+    struct mma_pipeline *pipeline = &shared->pipeline[values];
+    const struct gpu_tensor_map *map = values ? &run->v_map : &run->k_map;
+    const uint32_t n = own->used + i, bytes = run->box_tokens * 128;
+    const uint32_t boxes = C::KEYS / run->box_tokens;
+    const bool first_lane = gpu_thread() % GPU_WARP == 0;
+    unsigned char *to = mma_pipeline_stage<C>(stages, values, n);
+    uint64_t *full = &pipeline->full[n % 2];
+
+    if (n >= 2)
+        mma_wait_released(pipeline, n - 2);
+    if (first_lane)
+        gpu_mbarrier_expect(full, (boxes * blocks + 1 - half) / 2 * bytes);
+    GPU_LOOP
+    for (uint32_t b = 0; b < boxes; b++, to += bytes) {
+        const uint32_t page = gpu_shuffle_u32(box.page, b), token = gpu_shuffle_u32(box.token, b);
+        GPU_UNROLL
+        for (uint32_t c = 0; c < blocks; c++)
+            if (first_lane && (b * blocks + c) % 2 == half)
+                gpu_copy_box(to + c * C::BLOCK_BYTES, map, c * 64, token, p->kv_head, page, full);
+    }
+    if (first_lane)
+        gpu_mbarrier_arrive_as(full, C::THREADS / 2 + (half == 0 ? 1 : 0));
+}
+
+/* A warp's share of iterations until a key does not exist, `most` at most; returns how many these are, which
+ * all warps find alike. */
+template <class C, bool values>
+GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_shared<C> *shared,
+                                            unsigned char *stages, const struct gpu_work_tile *p,
+                                            const mma_producer<C> *own, uint32_t half, uint32_t most)
+{
+    struct gpu_entry entry = mma_find_box<C>(run, own, p->first);
+    uint32_t i = 0;
+
+    GPU_LOOP
+    for (; i < most; i++) {
+        const uint32_t tile = p->first + i * C::TILES;
+        const struct mma_box box = mma_box_of<C>(run, shared, tile, entry);
+        if (i + 1 < most)
+            entry = mma_find_box<C>(run, own, tile + C::TILES);
+        if (gpu_ballot(!box.exists) != 0)
+            break;
+        if (!values && gpu_thread() == 0) {
+            GPU_UNROLL
+            for (uint32_t t = 0; t < C::TILES; t++)
+                shared->present[i % C::ADDRESS_STAGES][t] = C::ALL_PRESENT;
+        }
+        mma_copy_boxes<C, values>(run, shared, stages, p, own, i, half, box);
+    }
+    return i;
+}
+
+/* Copies iterations as boxes, as long as that can be; returns how many. */
+template <class C>
+GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                      const struct gpu_work_tile *p, const mma_producer<C> *own)
+{
+    const uint32_t most = mma_cached_iterations<C>(run, shared, p, own);
+    const uint32_t warp = gpu_thread() / GPU_WARP;
+
+    if (most == 0)
+        return 0;
+    if (warp < 2)
+        return mma_copy_box_iterations<C, false>(run, shared, stages, p, own, warp, most);
+    return mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp - 2, most);
+}
+
+#endif
