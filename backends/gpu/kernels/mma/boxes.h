@@ -13,6 +13,8 @@
 template <class C> struct mma_producer {
     struct mma_key_range range;
     struct gpu_entry entries[C::TILES]; /* of the next iteration */
+    struct gpu_entry box;               /* the same of a lane's box */
+    uint32_t boxed;                     /* iterations that may be copied as boxes */
     uint32_t used;                      /* uses of the buffers before the work tile */
     bool aligned;
 };
@@ -100,22 +102,30 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
         gpu_mbarrier_arrive_as(full, C::THREADS / 2 + (half == 0 ? 1 : 0));
 }
 
-/* A warp's share of iterations until a key does not exist, `most` at most; returns how many these are, which
- * all warps find alike. */
+/* Finds the iterations that may be copied as boxes, and reads the page table entries of the first. */
+template <class C>
+GPU_INLINE void mma_begin_boxes(const struct gpu_run *run, const mma_shared<C> *shared,
+                                const struct gpu_work_tile *p, mma_producer<C> *own)
+{
+    own->boxed = C::CONVERTS ? 0 : mma_cached_iterations<C>(run, shared, p, own);
+    if (own->boxed > 0)
+        own->box = mma_find_box<C>(run, own, p->first);
+}
+
+/* A warp's share of these until a key does not exist; returns how many, which all warps find alike. */
 template <class C, bool values>
 GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_shared<C> *shared,
                                             unsigned char *stages, const struct gpu_work_tile *p,
-                                            const mma_producer<C> *own, uint32_t half, uint32_t most)
+                                            mma_producer<C> *own, uint32_t half)
 {
-    struct gpu_entry entry = mma_find_box<C>(run, own, p->first);
     uint32_t i = 0;
 
     GPU_LOOP
-    for (; i < most; i++) {
+    for (; i < own->boxed; i++) {
         const uint32_t tile = p->first + i * C::TILES;
-        const struct mma_box box = mma_box_of<C>(run, shared, tile, entry);
-        if (i + 1 < most)
-            entry = mma_find_box<C>(run, own, tile + C::TILES);
+        const struct mma_box box = mma_box_of<C>(run, shared, tile, own->box);
+        if (i + 1 < own->boxed)
+            own->box = mma_find_box<C>(run, own, tile + C::TILES);
         if (gpu_ballot(!box.exists) != 0)
             break;
         if (!values && gpu_thread() == 0) {
@@ -131,16 +141,15 @@ GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_share
 /* Copies iterations as boxes, as long as that can be; returns how many. */
 template <class C>
 GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                      const struct gpu_work_tile *p, const mma_producer<C> *own)
+                                      const struct gpu_work_tile *p, mma_producer<C> *own)
 {
-    const uint32_t most = mma_cached_iterations<C>(run, shared, p, own);
     const uint32_t warp = gpu_thread() / GPU_WARP;
 
-    if (most == 0)
+    if (own->boxed == 0)
         return 0;
     if (warp < 2)
-        return mma_copy_box_iterations<C, false>(run, shared, stages, p, own, warp, most);
-    return mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp - 2, most);
+        return mma_copy_box_iterations<C, false>(run, shared, stages, p, own, warp);
+    return mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp - 2);
 }
 
 #endif

@@ -228,6 +228,7 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
 
     if (iterations == 0)
         return;
+    mma_begin_boxes<C>(run, shared, p, own);
     mma_zero_padding<C>(run, stages);
     if (gpu_thread() < C::TILES)
         shared->nonfinite_tile[gpu_thread()] = 0;
