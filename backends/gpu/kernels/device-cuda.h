@@ -331,6 +331,8 @@ GPU_INLINE void gpu_copy_commit(void)
 
 /* ---------------------------------------------------------------- matrices */
 
+constexpr bool GPU_PRODUCTS_TRUNCATE = true;
+
 GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

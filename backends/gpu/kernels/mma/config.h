@@ -97,6 +97,14 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t BLOCK_BYTES = KEYS * 128; /* of 64 columns of as many rows as a stage has */
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
 
+    /*
+     * A matrix instruction that rounds what it adds to towards zero loses 2^-24.5 of it on average, half of
+     * that of a score that grows evenly. Of wide heads all instructions together lose about what an LSE may
+     * err by: scores are multiplied by so much more, in units of 2^-23.
+     */
+    static constexpr uint32_t LOST = GPU_PRODUCTS_TRUNCATE && !KV32 && Dk > 128 ? (Dk + 45) / 90 : 0;
+    static constexpr float SCORE_GAIN = 1 + LOST * 0x1p-23f;
+
     static constexpr bool BF16_MMA = BF16 && !KV8;
     static constexpr bool Q_SCALED = BF16 && KV8; /* queries of bf16 or 8 bits have to become f16 */
     static constexpr bool Q_IN_REGISTERS = SMALL_M ? Dk <= 256 : Rows == 16 && Dk <= 128 && KvSize == 2;

@@ -72,23 +72,32 @@ GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint3
             mma_spread_nonfinite<C>(shared, t * GPU_TILE, 0, s[t], own->o);
 }
 
+/* Whether all keys of an iteration exist. One lane reads it, the one that releases stages. */
+template <class C> GPU_INLINE bool mma_all_present(const mma_shared<C> *shared, uint32_t slot)
+{
+    uint64_t all = C::ALL_PRESENT;
+
+    if (gpu_thread() % GPU_WARP == 0) {
+        GPU_UNROLL
+        for (uint32_t t = 0; t < C::TILES; t++)
+            all &= shared->present[slot][t];
+    }
+    return gpu_ballot(all != C::ALL_PRESENT) == 0;
+}
+
 /* What the rules make of an iteration's products. */
 template <class C>
 GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                           const mma_consumer<C> *own, uint32_t slot, uint32_t tile,
                                           mma_iteration_scores<C> s)
 {
-    uint64_t all = C::ALL_PRESENT;
+    const bool all = mma_all_present<C>(shared, slot);
 
-    GPU_UNROLL
-    for (uint32_t t = 0; t < C::TILES; t++)
-        all &= shared->present[slot][t];
-    if (own->plain && tile * GPU_TILE >= own->rules.lo && tile * GPU_TILE + C::KEYS <= own->rules.hi &&
-        all == C::ALL_PRESENT)
+    if (own->plain && tile * GPU_TILE >= own->rules.lo && tile * GPU_TILE + C::KEYS <= own->rules.hi && all)
         return;
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++) {
-        const uint64_t present = shared->present[slot][t];
+        const uint64_t present = all ? C::ALL_PRESENT : shared->present[slot][t];
         if (!mma_keeps_scores<C>(run, &own->rules, tile + t, present))
             mma_apply_rules<C>(run, shared, &own->rules, slot, own->row_warp, tile, t * GPU_TILE, present,
                                s[t]);

@@ -116,7 +116,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.lo = lo > rules.lo ? lo : rules.lo;
         rules.hi = hi < rules.hi ? hi : rules.hi;
     }
-    rules.scale = run->softmax_scale;
+    rules.scale = run->softmax_scale * C::SCORE_GAIN;
     if (C::KV8 && !mma_scale_per_key<C>(run->problem.k_scale))
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
     const float unit = run->problem.softcap > 0 ? run->problem.softcap : rules.scale;
