@@ -371,8 +371,6 @@ GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
 {
     gpu_fiber_load_matrix(to, row, 4, 1);
 }
-constexpr bool GPU_PRODUCTS_TRUNCATE = false;
-
 GPU_INLINE void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     gpu_fiber_mma(d, a, b, 0);
@@ -385,6 +383,7 @@ GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
 /* ---------------------------------------------------------------- warp groups */
 
 #ifdef __cplusplus
+constexpr bool GPU_PRODUCTS_TRUNCATE = false;
 #ifdef FIBER_WITHOUT_WGMMA
 constexpr bool GPU_HAS_WGMMA = false;
 #else
