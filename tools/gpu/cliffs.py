@@ -33,6 +33,7 @@ EXPLAINED = {
     ("query tokens on 4k keys", "4"): "tiles of 16 rows in the place of 8: their warps wait for each other",
     ("query tokens on 4k keys", "12"): "partial results of more rows are combined by the last CTA of a head",
     ("query tokens on 32k keys", "48"): "a second tile of 128 rows multiplies the same keys",
+    ("query tokens on 32k keys", "768"): "192 equal tiles take two rounds of 132 multiprocessors, 128 take one",
     ("keys, decode 1", "256"): "keys are split from here on, and splits combined",
     ("keys, decode 8", "256"): "keys are split from here on, and splits combined",
     ("keys, prefill", "256"): LAUNCH,
