@@ -109,7 +109,7 @@ GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *s
                 s[0][n][2 * h + e] = gpu_fma(slope, (float)(t * GPU_TILE + n * 8 + e), s[0][n][2 * h + e]);
         }
     }
-    if (!mma_all_visible<C>(&own->rules, from, present))
+    if (run->mask.base != 0 || !mma_all_visible<C>(&own->rules, from, present))
         mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
 }
 
