@@ -19,7 +19,6 @@ template <class C> struct mma_consumer {
     mma_iteration_p<C> p; /* of the iteration whose results are next */
     struct mma_rules rules;
     bool plain;         /* scores change only where a row does not see a key */
-    bool sloped;        /* the same, but for ALiBi */
     gpu_matrix queries; /* of the warp group */
     uint32_t row_warp;
     uint32_t used;  /* uses of the buffers before the work tile */
@@ -86,50 +85,20 @@ template <class C> GPU_INLINE bool mma_all_present(const mma_shared<C> *shared, 
     return gpu_ballot(all != C::ALL_PRESENT) == 0;
 }
 
-/*
- * ALiBi of a tile of keys, and keys that rows do not see. Products get what it adds from the lane's first key
- * of the iteration on, and `offset`, in base 2, what all of a row get: a score takes one instruction.
- */
-template <class C>
-GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *shared,
-                               const mma_consumer<C> *own, uint32_t tile, uint32_t t, uint64_t present,
-                               mma_score_fragments<C> s, float offset[2])
-{
-    const uint32_t key = tile * GPU_TILE + gpu_thread() % 4 * 2, from = (tile + t) * GPU_TILE;
-
-    GPU_UNROLL
-    for (uint32_t h = 0; h < 2; h++) {
-        const struct gpu_row *row = mma_lane_row<C>(shared, own->row_warp, 0, h);
-        const float slope = row->slope * own->rules.bias;
-        offset[h] = slope * (float)(int32_t)(key - (uint32_t)row->position) * own->factor[0][h];
-        GPU_UNROLL
-        for (uint32_t n = 0; n < GPU_TILE / 8; n++) {
-            GPU_UNROLL
-            for (uint32_t e = 0; e < 2; e++)
-                s[0][n][2 * h + e] = gpu_fma(slope, (float)(t * GPU_TILE + n * 8 + e), s[0][n][2 * h + e]);
-        }
-    }
-    if (run->mask.base != 0 || !mma_all_visible<C>(&own->rules, from, present))
-        mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
-}
-
-/* What the rules make of an iteration's products; `offset` is added to the scores of a row in base 2. */
+/* What the rules make of an iteration's products. */
 template <class C>
 GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                           const mma_consumer<C> *own, uint32_t slot, uint32_t tile,
-                                          mma_iteration_scores<C> s, float offset[2])
+                                          mma_iteration_scores<C> s)
 {
     const bool all = mma_all_present<C>(shared, slot);
 
-    offset[0] = offset[1] = 0;
     if (own->plain && tile * GPU_TILE >= own->rules.lo && tile * GPU_TILE + C::KEYS <= own->rules.hi && all)
         return;
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++) {
         const uint64_t present = all ? C::ALL_PRESENT : shared->present[slot][t];
-        if (!C::KV8 && own->sloped)
-            mma_add_slopes<C>(run, shared, own, tile, t, present, s[t], offset);
-        else if (!mma_keeps_scores<C>(run, &own->rules, tile + t, present))
+        if (!mma_keeps_scores<C>(run, &own->rules, tile + t, present))
             mma_apply_rules<C>(run, shared, &own->rules, slot, own->row_warp, tile, t * GPU_TILE, present,
                                s[t]);
     }
@@ -137,10 +106,9 @@ GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_s
 
 /* The exponents of a row that a lane has in each fragment, the upper or the lower one. */
 template <class C>
-GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, float offset,
-                                     mma_iteration_scores<C> s)
+GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, mma_iteration_scores<C> s)
 {
-    const float base = mma_exponent_base(own->max[0][h]) - offset, factor = own->factor[0][h];
+    const float base = mma_exponent_base(own->max[0][h]), factor = own->factor[0][h];
 
     GPU_UNROLL
     for (uint32_t n = 0; n < C::KEYS / 8; n++) {
@@ -166,8 +134,7 @@ template <class C> GPU_INLINE void mma_sum_row(mma_consumer<C> *own, uint32_t h,
 /* P in place of scores. True if row maxima have risen: results so far are to be multiplied by `correction`,
  * but only when those before are done, for which all warps of a group wait at one place. */
 template <class C>
-GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, const float offset[2],
-                                      float correction[2])
+GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, float correction[2])
 {
     float tile_max[2] = {-GPU_INFINITY, -GPU_INFINITY};
 
@@ -178,13 +145,11 @@ GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores
         tile_max[0] = fmaxf(tile_max[0], one[0]);
         tile_max[1] = fmaxf(tile_max[1], one[1]);
     }
-    tile_max[0] += offset[0];
-    tile_max[1] += offset[1];
     const bool grown = gpu_ballot(mma_has_grown(tile_max, own->max[0])) != 0;
     if (grown)
         mma_raise_row_max(tile_max, own->max[0], own->sum[0], correction);
-    mma_exponentiate_row<C>(own, 0, offset[0], s);
-    mma_exponentiate_row<C>(own, 1, offset[1], s);
+    mma_exponentiate_row<C>(own, 0, s);
+    mma_exponentiate_row<C>(own, 1, s);
     mma_sum_row<C>(own, 0, s);
     mma_sum_row<C>(own, 1, s);
     return grown;
@@ -215,7 +180,7 @@ GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *
 {
     const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
     mma_iteration_scores<C> s;
-    float offset[2], correction[2];
+    float correction[2];
 
     mma_wait_full(&shared->pipeline[0], n);
     const bool checked = own->checked = shared->trust == MMA_CHECKED;
@@ -227,14 +192,14 @@ GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *
     mma_give_turn<C>(own->row_warp / 4);
     mma_wait_scores<C, 1>(s);
     mma_release(&shared->pipeline[0], n);
-    mma_apply_iteration_rules<C>(run, shared, own, slot, tile, s, offset);
+    mma_apply_iteration_rules<C>(run, shared, own, slot, tile, s);
     if (checked) {
         mma_wait_results<C>(own->o);
         if (i > 0)
             mma_release(&shared->pipeline[1], n - 1);
         mma_spread_iteration<C>(shared, tile, n, own, s);
     }
-    const bool grown = mma_softmax_iteration<C>(own, s, offset, correction);
+    const bool grown = mma_softmax_iteration<C>(own, s, correction);
     mma_keep_scores<C>(s);
     /* In a branch: otherwise the assembler moves this before the exponents. The first iteration has no
      * results, and to rescale those outside would make the assembler wait for each product. */
@@ -265,7 +230,6 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     own->rules = mma_find_rules<C>(run, shared, p);
     own->plain =
         own->rules.elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale);
-    own->sloped = own->rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
     mma_row_factors<C>(shared, &own->rules, own->row_warp, own->factor);
     GPU_LOOP
     for (uint32_t i = 0; i < iterations; i++)
