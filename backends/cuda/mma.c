@@ -192,7 +192,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
-    if (part->boxes) {
+    /* Of steps that have no such sequence nothing is launched. */
+    if (part->boxes && gpu_part_may_take(part, run->batch.max_q, run->group)) {
         const int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
         if (status != ATTN_OK)
             return status;

@@ -103,23 +103,31 @@
  *   void gpu_wgmma_commit(void)     closes a group of products
  *   void gpu_wgmma_wait<n>(void)    until at most the n latest groups are under way
  *   void gpu_wgmma_keep(d)          the compiler moves no use of d across this
- *   void gpu_registers_raise<n>(void)      from here on each thread of the warp group has n registers, of
- * those that others gave up by gpu_registers_lower<n>; a multiple of 8
+ *   void gpu_registers_raise<n>(void)
+ *                                   from here on each thread of the warp group has n registers, of those that
+ *                                   others gave up by gpu_registers_lower<n>; a multiple of 8
  *
- * Barriers in shared memory, which threads arrive at without waiting, there too. A phase is over when as many
- * threads have arrived as said at first, and as many bytes; phases are counted from 0, and a wait names one
- * by its parity: for 1 it goes on at once before the first is over. void gpu_mbarrier_init(uint64_t *at,
- * uint32_t arrivals)      by one thread, before a barrier of the CTA void gpu_mbarrier_arrive(uint64_t *at)
- * what it did before is seen by those that wait void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads)
- * the same for so many threads void gpu_copy_arrive(uint64_t *at)       arrives when what the thread copies
- * until now has arrived; only that is seen void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)       of
- * boxes, before the last arrival of a phase void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+ * Barriers in shared memory, there too, which threads arrive at without waiting. A phase is over when as many
+ * threads have arrived as said at first, and all bytes; phases are counted from 0, and a wait names one by
+ * its parity: for 1 it goes on at once before the first is over.
+ *   void gpu_mbarrier_init(uint64_t *at, uint32_t arrivals)
+ *                                   by one thread, before a barrier of the CTA
+ *   void gpu_mbarrier_arrive(uint64_t *at)
+ *                                   what the thread did before is seen by those that wait
+ *   void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads)
+ *                                   the same for so many threads
+ *   void gpu_copy_arrive(uint64_t *at)
+ *                                   arrives when what the thread copies until now has arrived; only that is
+ *                                   seen
+ *   void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)
+ *                                   bytes of boxes, said before the last arrival of a phase
+ *   void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
  *
- * The copy engine for tensors, there too: a box of 64 columns and the tokens of its map, rows of a matrix at
- * a multiple of 1 KB. Columns and tokens that the tensor does not have are zeros, and count as bytes. void
- * gpu_prefetch_map(const gpu_tensor_map *map) void gpu_copy_box(void *to, const gpu_tensor_map *map, uint32_t
- * column, uint32_t token, uint32_t head, uint32_t page, uint64_t *barrier)          its bytes arrive at the
- * barrier
+ * The copy engine for tensors, there too: a box of 64 columns and the tokens of its map becomes rows of a
+ * matrix, at a multiple of 1 KB. Columns that the tensor does not have are zeros, and count as bytes.
+ *   void gpu_prefetch_map(const gpu_tensor_map *map)
+ *   void gpu_copy_box(void *to, map, uint32_t column, uint32_t token, uint32_t head, uint32_t page, barrier)
+ *                                   its bytes arrive at the barrier
  */
 #ifndef ATTN_GPU_DEVICE_H
 #define ATTN_GPU_DEVICE_H

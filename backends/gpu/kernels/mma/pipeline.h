@@ -33,7 +33,7 @@ template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
     }
 }
 
-/* Waits until the queries are there, and their scales, with what can be multiplied then: `n` times before. */
+/* Waits until the queries of the n-th work tile are there, with their scales, and can be multiplied. */
 template <class C> GPU_INLINE void mma_wait_queries(mma_shared<C> *shared, uint32_t n)
 {
     gpu_mbarrier_wait(&shared->queries_full, n % 2);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which keys and values get tensor maps, and what the driver is told of them. Wrong results show neither:
+ * what has no map is copied in another way. */
+#include <criterion/criterion.h>
+
+#include "driver-values.h"
+#include "families.h"
+
+static struct {
+    uint32_t calls;
+    uint64_t dims[4], strides[3];
+    uint32_t box[4];
+} told;
+
+const struct gpu_names gpu_names;
+
+int32_t gpu_check(struct gpu_context *context, gpu_result result, const char *field, const char *call,
+                  struct attn_error *err)
+{
+    (void)context, (void)field, (void)call, (void)err;
+    return result == GPU_SUCCESS ? ATTN_OK : ATTN_E_DEVICE;
+}
+
+static gpu_result encode(struct gpu_tensor_map *map, int type, unsigned rank, void *base,
+                         const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                         const uint32_t *element_strides, int interleave, int swizzle, int promotion,
+                         int fill)
+{
+    (void)map, (void)base, (void)element_strides, (void)interleave, (void)swizzle, (void)promotion,
+        (void)fill;
+    told.calls++;
+    memcpy(told.dims, dims, sizeof told.dims);
+    memcpy(told.strides, strides, sizeof told.strides);
+    memcpy(told.box, box, sizeof told.box);
+    return type == MAP_UINT16 && rank == 4 ? GPU_SUCCESS : GPU_INVALID_VALUE;
+}
+
+/* A cache of 128 columns of 16 bits, 4 heads, in pages of 16 tokens. */
+static struct gpu_run paged(void)
+{
+    struct gpu_run run = {.kv_aligned = 1};
+
+    run.problem.kv_heads = 4;
+    run.batch.addressing = ATTN_TABLE;
+    run.batch.block = 16;
+    run.k = (struct gpu_cache){
+        .base = 4096, .page_stride = 16384, .token_stride = 1024, .head_stride = 256, .size = 2, .dim = 128};
+    run.v = run.k;
+    return run;
+}
+
+/* The tokens of a box; with maps both keys and values have been described. */
+static uint32_t tokens_of(struct gpu_run run)
+{
+    const struct gpu_driver driver = {.tensor_map_encode_tiled = encode};
+    struct gpu_context context = {.driver = &driver};
+
+    told.calls = 0;
+    cr_assert_eq(cuda_tensor_maps(&context, &run, NULL), ATTN_OK);
+    cr_assert_eq(told.calls, run.box_tokens > 0 ? 2u : 0u);
+    return run.box_tokens;
+}
+
+Test(maps, boxes_divide_pages)
+{
+    const uint32_t blocks[][2] = {{16, 16}, {8, 8}, {48, 16}, {64, 64}, {256, 64},
+                                  {24, 8},  {5, 0}, {4, 0},   {1, 0}};
+    struct gpu_run run = paged();
+
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        run.batch.block = blocks[i][0];
+        cr_assert_eq(tokens_of(run), blocks[i][1], "pages of %u tokens", blocks[i][0]);
+    }
+    run.batch.addressing = ATTN_DENSE;
+    cr_assert_eq(tokens_of(run), 64u, "without pages");
+}
+
+Test(maps, tell_the_driver_of_strides)
+{
+    struct gpu_run run = paged();
+
+    tokens_of(run);
+    cr_assert(told.dims[0] == 128 && told.dims[2] == 4 && told.box[0] == 64 && told.box[1] == 16);
+    cr_assert(told.strides[0] == 1024 && told.strides[1] == 256 && told.strides[2] == 16384);
+    /* New rows are one page, whose stride is 0; one head has none. */
+    run.batch.addressing = ATTN_DENSE;
+    run.batch.kv_starts = 4096;
+    run.problem.kv_heads = 1;
+    run.k.page_stride = run.v.page_stride = run.k.head_stride = run.v.head_stride = 0;
+    cr_assert_eq(tokens_of(run), 64u);
+    cr_assert(told.dims[2] == 1 && told.dims[3] == 1);
+}
+
+Test(maps, are_left_out_where_the_driver_makes_none)
+{
+    const struct gpu_run good = paged();
+    struct gpu_run run = good;
+
+    run.kv_aligned = 0;
+    cr_assert_eq(tokens_of(run), 0u);
+    run = good;
+    run.k.size = 1;
+    cr_assert_eq(tokens_of(run), 0u);
+    run = good;
+    run.v.token_stride = 1032;
+    cr_assert_eq(tokens_of(run), 0u);
+    run = good;
+    run.k.page_stride = -16384;
+    cr_assert_eq(tokens_of(run), 0u);
+    run = good;
+    run.v.head_stride = 0;
+    cr_assert_eq(tokens_of(run), 0u);
+}
