@@ -154,7 +154,7 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->shared_bytes = gpu_mma_shared_bytes(*shape);
-    part->boxes = shape->wgmma != 0;
+    part->persistent = part->boxes = shape->wgmma != 0;
     return status == ATTN_OK
                ? gpu_vendor_function_init(plan->backend->context, part->attention, part->shared_bytes, err)
                : status;

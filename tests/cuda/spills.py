@@ -4,7 +4,7 @@
 
 A line of ALLOWED is "kernel bytes": stores and loads that may go through local memory, on every architecture.
 No kernel may wait for each product of a warp group, which ptxas makes it do where it does not see that
-accumulators are waited for.
+accumulators are waited for, nor of 16-bit values for a product that only closes a group of others.
 """
 import re
 import sys
@@ -31,6 +31,10 @@ def main():
             if serialized:
                 bad += 1
                 print(f"{serialized[2]} waits for each product: {serialized[1]}")
+            closing = re.search(r"warpgroup.arrive is injected .* in function '(mma_\w+)'", line)
+            if closing and "_kv8_" not in closing[1]:
+                bad += 1
+                print(f"{closing[1]} closes a group of products by one that waits for them")
             if entry:
                 kernel, arch = entry.groups()
             elif spill and kernel:

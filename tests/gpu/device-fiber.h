@@ -213,6 +213,10 @@ GPU_INLINE uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)
     *at = was >= last ? 0 : was + 1;
     return was;
 }
+GPU_INLINE uint32_t gpu_atomic_count(uint32_t *at, uint32_t last)
+{
+    return gpu_atomic_wrap(at, last);
+}
 
 /* ---------------------------------------------------------------- numbers */
 
@@ -435,6 +439,16 @@ template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of(const unsigned char
     const gpu_matrix matrix = {at, rows};
 
     return matrix;
+}
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of_all(const unsigned char *at)
+{
+    return gpu_matrix_of<rows>(at);
+}
+template <uint32_t rows>
+GPU_INLINE void gpu_matrices_of_all(const unsigned char *a, const unsigned char *b, gpu_matrix of[2])
+{
+    of[0] = gpu_matrix_of<rows>(a);
+    of[1] = gpu_matrix_of<rows>(b);
 }
 GPU_INLINE gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)
 {

@@ -41,6 +41,7 @@ struct gpu_part {
     uint32_t ctas;               /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
+    bool persistent;                    /* prefill: a CTA takes work tiles until none is left */
     bool boxes;                         /* the kernel takes tensor maps of keys and values */
     uint32_t rows;                      /* of a tile, where the family has several sizes */
     uint32_t splits;                    /* largest number of KV splits of a sequence; 0: 1 */

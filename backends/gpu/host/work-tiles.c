@@ -46,6 +46,7 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
     part->scratch_bytes = partial_rows_of(plan, part, rows) * (columns + UINT64_C(2)) * sizeof(float);
     if (part->phase != ATTN__DECODE) {
         part->splits = part->split_rules.slots;
+        part->counters_bytes = part->persistent ? sizeof(uint32_t) : 0;
         return;
     }
     part->split_rules.min_rows = part->min_rows;
@@ -72,7 +73,7 @@ static uint64_t split_ctas_of(const struct attn_plan_impl *plan, const struct gp
     return ((row_tiles < slots ? row_tiles : slots) + slots) * plan->problem.kv_heads;
 }
 
-/* CTAs of a launch. Decode: as many as fit the device at once. Prefill: one for each possible work tile. */
+/* CTAs of a launch: as many as fit the device at once, or one for each possible work tile of prefill. */
 static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                         const struct gpu_run *run, uint32_t rows)
 {
@@ -80,8 +81,9 @@ static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part
         return part->ctas;
     const uint64_t whole = row_tiles_of(run, rows) * plan->problem.kv_heads,
                    split = split_ctas_of(plan, part, run, rows);
+    const uint64_t tiles = whole > split ? whole : split;
 
-    return whole > split ? whole : split;
+    return part->persistent && part->ctas < tiles ? part->ctas : tiles;
 }
 
 /* Whether every sequence of a step has more rows than a part takes. All have max_q query tokens where

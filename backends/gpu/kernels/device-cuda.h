@@ -91,6 +91,14 @@ GPU_INLINE uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)
     return was;
 }
 
+/* The same, ordered with nothing. */
+GPU_INLINE uint32_t gpu_atomic_count(uint32_t *at, uint32_t last)
+{
+    uint32_t was;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(was) : "l"(at), "r"(last) : "memory");
+    return was;
+}
+
 #define gpu_argument(argument) ((const void *)(argument))
 #define gpu_own_u32(x)         (x)
 #define gpu_own_u64(x)         (x)
@@ -445,10 +453,37 @@ GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
 
 /* The descriptor of a matrix: rows of 128 bytes, swizzled; a block of 64 columns has `rows` of them. */
 typedef uint64_t gpu_matrix;
-template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of(const unsigned char *at)
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu__matrix_at(uint32_t place)
 {
     const uint64_t block = rows * 128 / 16, eight_rows = 1024 / 16, swizzle_128 = UINT64_C(1) << 62;
-    return swizzle_128 | eight_rows << 32 | block << 16 | (gpu__shared_address(at) & 0x3ffff) / 16;
+    return swizzle_128 | eight_rows << 32 | block << 16 | place;
+}
+GPU_INLINE uint32_t gpu__matrix_place(const unsigned char *at)
+{
+    return (gpu__shared_address(at) & 0x3ffff) / 16;
+}
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of(const unsigned char *at)
+{
+    return gpu__matrix_at<rows>(gpu__matrix_place(at));
+}
+/* What all lanes have, in a register that a warp has once: the assembler computes with descriptors there only
+ * if it is given them so. */
+GPU_INLINE uint32_t gpu__uniform(uint32_t x)
+{
+    uint32_t same;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(x));
+    return same;
+}
+template <uint32_t rows> GPU_INLINE gpu_matrix gpu_matrix_of_all(const unsigned char *at)
+{
+    return gpu__matrix_at<rows>(gpu__uniform(gpu__matrix_place(at)));
+}
+template <uint32_t rows>
+GPU_INLINE void gpu_matrices_of_all(const unsigned char *a, const unsigned char *b, gpu_matrix of[2])
+{
+    const uint32_t places = gpu__uniform(gpu__matrix_place(a) | gpu__matrix_place(b) << 16);
+    of[0] = gpu__matrix_at<rows>(places & 0xffff);
+    of[1] = gpu__matrix_at<rows>(places >> 16);
 }
 GPU_INLINE gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)
 {

@@ -69,6 +69,7 @@
  *       arrives once until those that wait at the barrier, gpu_barrier_part, go on
  *   uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)   in global memory: adds 1, or after `last` becomes
  *       0; returns what was there. Fences of the whole device before and after it are part of it
+ *   uint32_t gpu_atomic_count(uint32_t *at, uint32_t last)   the same, ordered with nothing
  *   uint32_t gpu_keep(uint32_t)                       the value, kept in a register and not recomputed
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
  *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned
@@ -93,6 +94,10 @@
  *                                   from a barrier on
  *   void gpu_wgmma_begin(void)      before products whose registers have been written
  *   gpu_matrix gpu_matrix_of<rows>(const unsigned char *at)         a matrix of so many rows
+ *   gpu_matrix gpu_matrix_of_all<rows>(const unsigned char *at)
+ *                                   the same, of an address that all lanes have
+ *   void gpu_matrices_of_all<rows>(a, b, gpu_matrix of[2])
+ *                                   two of them
  *   gpu_matrix gpu_matrix_from(gpu_matrix matrix, uint32_t bytes)   from so many bytes on
  *   void gpu_wgmma_rows<bf16>(d, gpu_matrix a, gpu_matrix b, bool adds_to)
  *                                   begins d = a b^T, or adds it: 64 rows of a, 64 or 128 of b, 16 columns of

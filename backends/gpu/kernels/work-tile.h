@@ -29,6 +29,9 @@ GPU_INLINE uint32_t gpu_find_block(const struct gpu_run *run, uint64_t at)
     return lo;
 }
 
+/* Prefill: of keys and values, which a part of the L2 cache holds. */
+#define GPU_SECTION_BYTES (UINT64_C(20) << 20)
+
 /* ---------------------------------------------------------------- work tiles */
 
 /* Query rows of one sequence and KV head, and the KV tiles that they are multiplied with. */
@@ -123,10 +126,24 @@ GPU_INLINE void gpu_cut_tiles(struct gpu_work_tile *p, uint32_t tiles, uint32_t 
 }
 
 /*
+ * Prefill: KV heads whose row tiles are computed one after the other, before those of other heads. Their keys
+ * and values are read by all CTAs of a launch, and stay in the L2 cache until the last has read them.
+ */
+GPU_INLINE uint32_t gpu_section_heads(const struct gpu_run *run, const struct gpu_sequence *s)
+{
+    const uint32_t heads = run->problem.kv_heads;
+    const uint64_t token = (uint64_t)run->k.dim * run->k.size + (uint64_t)run->v.dim * run->v.size;
+    const uint64_t bytes = s->kv_len * token;
+    const uint32_t most = bytes * heads <= GPU_SECTION_BYTES ? heads : (uint32_t)(GPU_SECTION_BYTES / bytes);
+
+    return most < 2 ? 1 : (heads + (heads + most - 1) / most - 1) / ((heads + most - 1) / most);
+}
+
+/*
  * Prefill: the tile of `rows` query rows, or split of one, at position `at` of the work list; `below` and
- * `above` are the sums of its sequence. The last rows of a sequence come first, because they see the most
- * keys. Work tiles are numbered from the end of the list, splits of a row tile `heads` apart; that is their
- * place in the split workspace.
+ * `above` are the sums of its sequence. The last rows of a section of heads come first, because they see the
+ * most keys. Work tiles are numbered from the end of the list, splits of a row tile `heads` apart; that is
+ * their place in the split workspace.
  */
 GPU_INLINE struct gpu_work_tile gpu_prefill_tile_at(const struct gpu_run *run, const struct gpu_sequence *s,
                                                     uint64_t at, uint64_t all, uint32_t below, uint32_t above,
@@ -135,11 +152,15 @@ GPU_INLINE struct gpu_work_tile gpu_prefill_tile_at(const struct gpu_run *run, c
     const struct gpu_split_rules rules = gpu_split_rules_of(&run->problem, ATTN__PREFILL, rows);
     const uint32_t heads = run->problem.kv_heads, row_tiles = gpu_row_tiles(&rules, s->q_len);
     const uint32_t splits = above - below > row_tiles ? (above - below) / row_tiles : 1;
-    const uint32_t number = (uint32_t)(all - 1 - at), inside = number - below * heads, unit = inside / heads;
+    const uint32_t number = (uint32_t)(all - 1 - at), inside = number - below * heads;
+    const uint32_t section = splits == 1 ? gpu_section_heads(run, s) : heads,
+                   first = inside / (section * row_tiles * splits) * section;
+    const uint32_t own = heads - first < section ? heads - first : section; /* heads of this section */
+    const uint32_t place = inside - first * row_tiles * splits, unit = place / own;
     struct gpu_work_tile p;
 
     p.seq = s->index;
-    p.kv_head = inside % heads;
+    p.kv_head = first + place % own;
     p.row0 = unit / splits * rows;
     p.splits = splits;
     p.split = unit % splits;

@@ -29,17 +29,16 @@ GPU_INLINE struct mma_key_range mma_key_range_of(const struct gpu_run *run, cons
 
 /* Where cached and new keys and values of a KV head begin, and their scales: by the first lanes of a warp. */
 template <class C>
-GPU_INLINE void mma_find_origins(const struct gpu_run *run, mma_shared<C> *shared, uint32_t kv_head)
+GPU_INLINE void mma_find_origins(const struct gpu_run *run, mma_looked_up<C> *to, uint32_t kv_head)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
     const bool value = lane / 2 != 0, is_new = lane % 2 != 0;
 
     if (lane >= 4)
         return;
-    shared->origin[value][is_new] = gpu_origin_of(run, &shared->sequence, kv_head, value, is_new);
+    to->origin[value][is_new] = gpu_origin_of(run, &to->sequence, kv_head, value, is_new);
     if constexpr (C::KV8)
-        shared->scale_origin[value][is_new] =
-            gpu_scale_origin_of(run, &shared->sequence, kv_head, value, is_new);
+        to->scale_origin[value][is_new] = gpu_scale_origin_of(run, &to->sequence, kv_head, value, is_new);
 }
 
 /* The key of a tile that a thread of a group looks up. */

@@ -91,10 +91,10 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
         mma_clear_total<C>(&loop->total);
     loop->range = mma_key_range_of(run, &shared->sequence, shared->sequence.kv_len);
     mma_write_first_addresses<C>(run, shared, stages, p, loop);
-    const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head);
+    const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head, C::ADDRESS_STAGES - 1);
     mma_group_barrier<C>();
     if (copied)
-        mma_copy_queries<C>(shared, queries); /* together with the first keys */
+        mma_copy_queries<C>(shared, queries, C::ADDRESS_STAGES - 1); /* together with the first keys */
     mma_load_first_stages<C>(run, shared, stages, loop->group, p->first, 2 * (p->end - p->first),
                              loop->aligned);
     if (!copied)

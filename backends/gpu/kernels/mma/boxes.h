@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Keys and values that the copy engine for tensors (TMA) copies, on Hopper: those of iterations of which
- * every key exists and lies in the cache. Two warps look up pages and begin copies of keys, and two of
- * values; what is left is copied by all threads (producer.h).
+ * every key exists and lies in the cache. What is left is copied by all threads (producer.h).
  */
 #ifndef ATTN_GPU_MMA_BOXES_H
 #define ATTN_GPU_MMA_BOXES_H
@@ -17,6 +16,11 @@ template <class C> struct mma_producer {
     uint32_t boxed;                     /* iterations that may be copied as boxes */
     uint32_t used;                      /* uses of the buffers before the work tile */
     bool aligned;
+    bool cleared; /* shared memory may hold anything: results of a tile were gathered there */
+    /* Of the warp that looks up work tiles: positions of the last two in the work list, how many that has,
+     * whether others may be left, and whether the next one has been looked up. */
+    uint32_t at, before, all;
+    bool left, looked_up;
 };
 
 /* The box of a lane, the same of keys and of values: consecutive tokens of a page. */
@@ -70,36 +74,40 @@ GPU_INLINE struct mma_box mma_box_of(const struct gpu_run *run, const mma_shared
     return box;
 }
 
-/* Copies every second box of the keys, or values, of iteration i into their stage: one warp begins few copies
- * in a time, so two share them. */
+/* Warps of the group that copies: one begins the boxes of keys, two those of values, which are waited for
+ * sooner after their stage is empty, and one looks up the next work tile meanwhile. */
+enum mma_copy_warp { MMA_WARP_KEYS, MMA_WARP_VALUES, MMA_WARP_TILES, MMA_WARP_VALUES_TOO };
+
+/*
+ * Copies every `step`-th box of the keys, or values, of iteration i into their stage, from `half` on. Each
+ * lane begins those of its tokens: what a lane has is handed to the copy engine faster than what is shuffled
+ * to one.
+ */
 template <class C, bool values>
 GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                               const struct gpu_work_tile *p, const mma_producer<C> *own, uint32_t i,
-                               uint32_t half, struct mma_box box)
+                               const mma_producer<C> *own, uint32_t i, uint32_t half, uint32_t kv_head,
+                               struct mma_box box)
 {
-    constexpr uint32_t blocks = (values ? C::DV : C::DK) / 64;
+    constexpr uint32_t blocks = (values ? C::DV : C::DK) / 64, step = values ? 2 : 1;
+    static_assert(C::KEYS / GPU_TILE * blocks % step == 0, "all warps have as many boxes, of at most a tile");
     struct mma_pipeline *pipeline = &shared->pipeline[values];
     const struct gpu_tensor_map *map = values ? &run->v_map : &run->k_map;
-    const uint32_t n = own->used + i, bytes = run->box_tokens * 128;
-    const uint32_t boxes = C::KEYS / run->box_tokens;
-    const bool first_lane = gpu_thread() % GPU_WARP == 0;
-    unsigned char *to = mma_pipeline_stage<C>(stages, values, n);
+    const uint32_t n = own->used + i, lane = gpu_thread() % GPU_WARP, bytes = run->box_tokens * 128;
+    unsigned char *to = mma_pipeline_stage<C>(stages, values, n) + lane * bytes;
+    const bool has_box = lane * run->box_tokens < C::KEYS;
     uint64_t *full = &pipeline->full[n % 2];
 
     if (n >= 2)
         mma_wait_released(pipeline, n - 2);
-    if (first_lane)
-        gpu_mbarrier_expect(full, (boxes * blocks + 1 - half) / 2 * bytes);
-    GPU_LOOP
-    for (uint32_t b = 0; b < boxes; b++, to += bytes) {
-        const uint32_t page = gpu_shuffle_u32(box.page, b), token = gpu_shuffle_u32(box.token, b);
-        GPU_UNROLL
-        for (uint32_t c = 0; c < blocks; c++)
-            if (first_lane && (b * blocks + c) % 2 == half)
-                gpu_copy_box(to + c * C::BLOCK_BYTES, map, c * 64, token, p->kv_head, page, full);
-    }
-    if (first_lane)
-        gpu_mbarrier_arrive_as(full, C::THREADS / 2 + (half == 0 ? 1 : 0));
+    if (lane == 0)
+        gpu_mbarrier_expect(full, C::KEYS * 128 * blocks / step);
+    gpu_warp_barrier();
+    GPU_UNROLL
+    for (uint32_t c = 0; c < blocks; c++)
+        if (has_box && (lane * blocks + c) % step == half)
+            gpu_copy_box(to + c * C::BLOCK_BYTES, map, c * 64, box.token, kv_head, box.page, full);
+    if (lane == 0)
+        gpu_mbarrier_arrive_as(full, C::THREADS / step + (half == 0 ? 1 : 0));
 }
 
 /* Finds the iterations that may be copied as boxes, and reads the page table entries of the first. */
@@ -112,16 +120,16 @@ GPU_INLINE void mma_begin_boxes(const struct gpu_run *run, const mma_shared<C> *
         own->box = mma_find_box<C>(run, own, p->first);
 }
 
-/* A warp's share of these until a key does not exist; returns how many, which all warps find alike. */
+/* A warp's share of iterations from i on until a key does not exist; returns where. */
 template <class C, bool values>
 GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_shared<C> *shared,
                                             unsigned char *stages, const struct gpu_work_tile *p,
-                                            mma_producer<C> *own, uint32_t half)
+                                            mma_producer<C> *own, uint32_t half, uint32_t i, uint32_t end)
 {
-    uint32_t i = 0;
+    const uint32_t kv_head = p->kv_head;
 
     GPU_LOOP
-    for (; i < own->boxed; i++) {
+    for (; i < end; i++) {
         const uint32_t tile = p->first + i * C::TILES;
         const struct mma_box box = mma_box_of<C>(run, shared, tile, own->box);
         if (i + 1 < own->boxed)
@@ -131,25 +139,11 @@ GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_share
         if (!values && gpu_thread() == 0) {
             GPU_UNROLL
             for (uint32_t t = 0; t < C::TILES; t++)
-                shared->present[i % C::ADDRESS_STAGES][t] = C::ALL_PRESENT;
+                shared->present[(own->used + i) % C::ADDRESS_STAGES][t] = C::ALL_PRESENT;
         }
-        mma_copy_boxes<C, values>(run, shared, stages, p, own, i, half, box);
+        mma_copy_boxes<C, values>(run, shared, stages, own, i, half, kv_head, box);
     }
     return i;
-}
-
-/* Copies iterations as boxes, as long as that can be; returns how many. */
-template <class C>
-GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                      const struct gpu_work_tile *p, mma_producer<C> *own)
-{
-    const uint32_t warp = gpu_thread() / GPU_WARP;
-
-    if (own->boxed == 0)
-        return 0;
-    if (warp < 2)
-        return mma_copy_box_iterations<C, false>(run, shared, stages, p, own, warp);
-    return mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp - 2);
 }
 
 #endif

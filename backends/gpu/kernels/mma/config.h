@@ -12,7 +12,8 @@
  * of a part of the keys for all of them (exchange.h).
  *
  * On Hopper a tile of 128 rows has three warp groups: one copies (producer.h), and two multiply 64 rows each,
- * from matrices in shared memory (consumer.h).
+ * from matrices in shared memory (consumer.h). A CTA takes work tiles until none is left, and copies the next
+ * one while the last is multiplied.
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
@@ -49,12 +50,13 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
-    /* Only for prefill: a CTA takes one work tile. */
+    /* Only for prefill: unless warp groups multiply, a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
     static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : WGMMA ? 8 : 4;
+    static constexpr uint32_t COMPUTED_ROWS = WGMMA ? 64 : Rows; /* whose scores are computed together */
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
     /* Warps that have the same rows and a part each of the columns of values. */
     static constexpr uint32_t COLUMN_WARPS = gpu_mma_column_warps(SHAPE);
@@ -64,7 +66,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t THREADS = WGMMA ? 128 : CTA_THREADS;
     static constexpr uint32_t FIRST_WARP = WGMMA ? 4 : 0, WARPS = CTA_THREADS / GPU_WARP - FIRST_WARP;
     /* Registers of a thread that copies, and of one that computes, of the 168 that each has at first. */
-    static constexpr uint32_t PRODUCER_REGISTERS = Dk > 128 ? 56 : 88,
+    static constexpr uint32_t PRODUCER_REGISTERS = CONVERTS   ? 88
+                                                   : Dk > 128 ? 56
+                                                              : 72,
                               CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2;
     static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
 
@@ -85,6 +89,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
+    static constexpr uint32_t QUERY_STAGES = gpu_mma_query_stages(SHAPE);
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
@@ -123,8 +128,8 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
     static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
-    static_assert(FIXED_BYTES + Rows * (Q_BYTES + ROW_PADDING) + STAGES * GROUPS * STAGE_BYTES +
-                          2 * RAW_STAGES * RAW_BYTES <=
+    static_assert(FIXED_BYTES + QUERY_STAGES * Rows * (Q_BYTES + ROW_PADDING) +
+                          STAGES * GROUPS * STAGE_BYTES + 2 * RAW_STAGES * RAW_BYTES <=
                       gpu_mma_shared_bytes(SHAPE),
                   "the host reserves less");
     static_assert(!EXISTS || gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
@@ -149,20 +154,63 @@ struct small_m_list {
     uint32_t alone; /* 1: every warp takes work tiles of its own */
 };
 
+/*
+ * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave;
+ * where no score changes, the scales of queries are applied with it. As it is positive, row maxima are found
+ * before. The rules see products, whose unit is the scale, and after a soft cap numbers whose unit is the
+ * cap; what they add has to be of that unit. Where an f32 may not hold that, products are multiplied by the
+ * unit first, and the factor is 1.
+ */
+struct mma_rules {
+    float scale;
+    float factor;
+    float bias;           /* makes numbers of the unit of what is added */
+    float cap_factor;     /* makes of products what mma_small_tanh takes */
+    uint32_t elementwise; /* MMA_SOFT_CAP and others; 0: no score changes, but a mask's bits may hide keys */
+    uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
+};
+
 /* Barriers of a circular buffer of two stages, by which the warp group that fills them and those that empty
  * them wait for each other. */
 struct mma_pipeline {
     uint64_t full[2], empty[2];
 };
 
-/* Shared memory in front of queries and stages; small M: of each warp. */
-template <class C> struct alignas(16) mma_shared {
-    alignas(16) uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, read in pairs */
-    alignas(16) uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
+/* What a warp group that multiplies has taken of a work tile, while the next one is looked up. */
+struct mma_computed {
+    struct gpu_sequence sequence;
+    struct gpu_work_tile work;
+    uint32_t trust;
+};
+
+/* What is looked up of a work tile. */
+template <class C> struct mma_looked_up {
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_scale_origin scale_origin[2][C::KV8 ? 2 : 1];
-    struct gpu_work_tile work; /* the work tile */
+    struct gpu_work_tile work;
+    uint32_t trust; /* enum mma_trust */
+};
+
+/* How the warp group that copies hands work tiles over to those that multiply. */
+template <class C, bool WGMMA> struct mma_handover {
+};
+template <class C> struct mma_handover<C, true> {
+    uint64_t queries_full; /* barriers: the queries of the n-th are there, or it is none */
+    uint64_t taken;        /* both groups have taken it, and are done with the one before */
+    uint64_t done;         /* its results are stored */
+    struct mma_computed computed[2];
+    struct mma_rules rules[8]; /* of each warp's rows */
+    uint32_t again[2];         /* of the n-th at n % 2: it is to be computed once more, checking values */
+    mma_looked_up<C> next;     /* the work tile after the one that is copied */
+    uint32_t boxed;            /* iterations of that one which were copied as boxes */
+    uint32_t all;              /* work tiles of the list */
+};
+
+/* Shared memory in front of queries and stages; small M: of each warp. */
+template <class C> struct alignas(16) mma_shared : mma_looked_up<C> {
+    alignas(16) uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, read in pairs */
+    alignas(16) uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
     struct small_m_list list;
     uint32_t is_last_split; /* this CTA combines all splits */
     float max[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
@@ -174,14 +222,33 @@ template <class C> struct alignas(16) mma_shared {
     unsigned char nonfinite[C::OWN_KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t
         nonfinite_tile[C::OWN_KEYS / C::GROUP_KEYS]; /* a group's last tile with such a value, plus one */
-    uint32_t trust;                                  /* enum mma_trust */
     struct gpu_row row[C::ROWS];
     struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
-    uint64_t meeting;                               /* of all warp groups */
-    uint64_t queries_full;                          /* queries and their scales are there */
+    mma_handover<C, C::WGMMA> handover;
     uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1]
                     [C::TILES]; /* which keys of a tile exist, a bit for each */
 };
+
+/* Of warp groups that multiply, the one that a thread belongs to. */
+template <class C> GPU_INLINE uint32_t mma_group_of_thread(void)
+{
+    return (gpu_thread() - C::THREADS) / 128;
+}
+
+/* The first row of those that are computed together with a thread's. */
+template <class C> GPU_INLINE uint32_t mma_first_row(void)
+{
+    return C::WGMMA ? mma_group_of_thread<C>() * C::COMPUTED_ROWS : 0;
+}
+
+/* The sequence whose rows a thread computes: with warp groups, another one may be copied already. */
+template <class C> GPU_INLINE const struct gpu_sequence *mma_computed_sequence(const mma_shared<C> *shared)
+{
+    if constexpr (C::WGMMA)
+        return &shared->handover.computed[mma_group_of_thread<C>()].sequence;
+    else
+        return &shared->sequence;
+}
 
 /* What warps share of it where each has its own. */
 template <class C> GPU_INLINE mma_shared<C> *mma_shared_of_cta(mma_shared<C> *own)
@@ -315,7 +382,12 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
 }
 
 /* Named barriers. */
-enum mma_barrier { MMA_BARRIER_PRODUCER = 1, MMA_BARRIER_CONSUMERS, MMA_BARRIER_TURN };
+enum mma_barrier {
+    MMA_BARRIER_PRODUCER = 1,
+    MMA_BARRIER_CONSUMERS,
+    MMA_BARRIER_TURN, /* of each group that multiplies */
+    MMA_BARRIER_GROUP = MMA_BARRIER_TURN + 2
+};
 
 /* A barrier for the threads that copy. */
 template <class C> GPU_INLINE void mma_copy_barrier(void)

@@ -16,15 +16,25 @@
 template <class C> struct mma_consumer {
     mma_out_fragments<C> o;
     mma_row_pairs<C> max, sum, factor;
-    mma_iteration_p<C> p; /* of the iteration whose results are next */
-    struct mma_rules rules;
-    bool plain;         /* scores change only where a row does not see a key */
-    gpu_matrix queries; /* of the warp group */
+    mma_iteration_p<C> p;         /* of the iteration whose results are next */
+    const unsigned char *queries; /* of the warp group */
     uint32_t row_warp;
-    uint32_t used;  /* uses of the buffers before the work tile */
-    uint32_t tiles; /* work tiles before */
-    bool checked;   /* values are not trusted */
+    uint32_t begin, end;             /* uses of the buffers by the work tile */
+    uint32_t plain_begin, plain_end; /* of these, the ones whose products no rule changes */
 };
+
+/* The rules of a warp's rows, which it keeps in shared memory: it seldom needs them. */
+template <class C>
+GPU_INLINE const struct mma_rules *mma_rules_of(const mma_shared<C> *shared, const mma_consumer<C> *own)
+{
+    return &shared->handover.rules[own->row_warp];
+}
+
+/* Whether values of the work tile are not trusted. */
+template <class C> GPU_INLINE bool mma_is_checked(const mma_shared<C> *shared, const mma_consumer<C> *own)
+{
+    return shared->handover.computed[own->row_warp / 4].trust == MMA_CHECKED;
+}
 
 /*
  * The warp groups begin their products in turns: while those of one are computed, the other one computes
@@ -85,30 +95,65 @@ template <class C> GPU_INLINE bool mma_all_present(const mma_shared<C> *shared, 
     return gpu_ballot(all != C::ALL_PRESENT) == 0;
 }
 
-/* What the rules make of an iteration's products. */
+/* Which keys of a tile of it exist, a bit for each. */
+template <class C>
+GPU_INLINE uint64_t mma_tile_present(const mma_shared<C> *shared, uint32_t slot, uint32_t t)
+{
+    return gpu_shuffle_u64(gpu_thread() % GPU_WARP == 0 ? shared->present[slot][t] : 0, 0);
+}
+
+/*
+ * ALiBi of a tile of keys, and keys that rows do not see. Products get what it adds from the lane's first key
+ * of the iteration on, and `offset`, in base 2, what all of a row get: a score takes one instruction.
+ */
+template <class C>
+GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *shared,
+                               const mma_consumer<C> *own, const struct mma_rules *rules, uint32_t tile,
+                               uint32_t t, uint64_t present, mma_score_fragments<C> s, float offset[2])
+{
+    const uint32_t key = tile * GPU_TILE + gpu_thread() % 4 * 2, from = (tile + t) * GPU_TILE;
+
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        const struct gpu_row *row = mma_lane_row<C>(shared, own->row_warp, 0, h);
+        const float slope = row->slope * rules->bias;
+        offset[h] = slope * (float)(int32_t)(key - (uint32_t)row->position) * own->factor[0][h];
+        GPU_UNROLL
+        for (uint32_t n = 0; n < GPU_TILE / 8; n++) {
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 2; e++)
+                s[0][n][2 * h + e] = gpu_fma(slope, (float)(t * GPU_TILE + n * 8 + e), s[0][n][2 * h + e]);
+        }
+    }
+    if (run->mask.base != 0 || !mma_all_visible<C>(rules, from, present))
+        mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
+}
+
+/* What the rules make of an iteration's products; `offset` is added to the scores of a row in base 2. */
 template <class C>
 GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                           const mma_consumer<C> *own, uint32_t slot, uint32_t tile,
-                                          mma_iteration_scores<C> s)
+                                          mma_iteration_scores<C> s, float offset[2])
 {
-    const bool all = mma_all_present<C>(shared, slot);
+    const struct mma_rules rules = *mma_rules_of<C>(shared, own);
+    const bool sloped = !C::KV8 && rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
 
-    if (own->plain && tile * GPU_TILE >= own->rules.lo && tile * GPU_TILE + C::KEYS <= own->rules.hi && all)
-        return;
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++) {
-        const uint64_t present = all ? C::ALL_PRESENT : shared->present[slot][t];
-        if (!mma_keeps_scores<C>(run, &own->rules, tile + t, present))
-            mma_apply_rules<C>(run, shared, &own->rules, slot, own->row_warp, tile, t * GPU_TILE, present,
-                               s[t]);
+        const uint64_t present = mma_tile_present<C>(shared, slot, t);
+        if (sloped)
+            mma_add_slopes<C>(run, shared, own, &rules, tile, t, present, s[t], offset);
+        else if (!mma_keeps_scores<C>(run, &rules, tile + t, present))
+            mma_apply_rules<C>(run, shared, &rules, slot, own->row_warp, tile, t * GPU_TILE, present, s[t]);
     }
 }
 
 /* The exponents of a row that a lane has in each fragment, the upper or the lower one. */
 template <class C>
-GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, mma_iteration_scores<C> s)
+GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, float offset,
+                                     mma_iteration_scores<C> s)
 {
-    const float base = mma_exponent_base(own->max[0][h]), factor = own->factor[0][h];
+    const float base = mma_exponent_base(own->max[0][h]) - offset, factor = own->factor[0][h];
 
     GPU_UNROLL
     for (uint32_t n = 0; n < C::KEYS / 8; n++) {
@@ -134,7 +179,8 @@ template <class C> GPU_INLINE void mma_sum_row(mma_consumer<C> *own, uint32_t h,
 /* P in place of scores. True if row maxima have risen: results so far are to be multiplied by `correction`,
  * but only when those before are done, for which all warps of a group wait at one place. */
 template <class C>
-GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, float correction[2])
+GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, const float offset[2],
+                                      float correction[2])
 {
     float tile_max[2] = {-GPU_INFINITY, -GPU_INFINITY};
 
@@ -145,11 +191,13 @@ GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores
         tile_max[0] = fmaxf(tile_max[0], one[0]);
         tile_max[1] = fmaxf(tile_max[1], one[1]);
     }
+    tile_max[0] += offset[0];
+    tile_max[1] += offset[1];
     const bool grown = gpu_ballot(mma_has_grown(tile_max, own->max[0])) != 0;
     if (grown)
         mma_raise_row_max(tile_max, own->max[0], own->sum[0], correction);
-    mma_exponentiate_row<C>(own, 0, s);
-    mma_exponentiate_row<C>(own, 1, s);
+    mma_exponentiate_row<C>(own, 0, offset[0], s);
+    mma_exponentiate_row<C>(own, 1, offset[1], s);
     mma_sum_row<C>(own, 0, s);
     mma_sum_row<C>(own, 1, s);
     return grown;
@@ -173,47 +221,189 @@ GPU_INLINE void mma_pack_iteration(bool bf16, const float *scales, mma_iteration
     }
 }
 
-/* One KV iteration: scores of the i-th, and results of the one before. */
+/* Begins the scores of an iteration, the n-th use of the buffers, when it is the turn of the warp group. */
 template <class C>
-GPU_INLINE void mma_consume_iteration(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                      const struct gpu_work_tile *p, mma_consumer<C> *own, uint32_t i)
+GPU_INLINE void mma_begin_iteration(mma_shared<C> *shared, unsigned char *stages, const mma_consumer<C> *own,
+                                    uint32_t n, mma_iteration_scores<C> s)
 {
-    const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
-    mma_iteration_scores<C> s;
-    float correction[2];
-
     mma_wait_full(&shared->pipeline[0], n);
-    const bool checked = own->checked = shared->trust == MMA_CHECKED;
     mma_wait_turn<C>(own->row_warp / 4);
     mma_begin_scores_of<C>(own->queries, mma_pipeline_stage<C>(stages, false, n), s);
-    if (i > 0)
+}
+
+/* The first half of the first KV iteration of a work tile: its scores. */
+template <class C>
+GPU_INLINE void mma_find_first_scores(mma_shared<C> *shared, unsigned char *stages, mma_consumer<C> *own,
+                                      mma_iteration_scores<C> s)
+{
+    mma_begin_iteration<C>(shared, stages, own, own->begin, s);
+    mma_give_turn<C>(own->row_warp / 4);
+    mma_wait_scores<C, 0>(s);
+    mma_release(&shared->pipeline[0], own->begin);
+}
+
+/*
+ * The same of another one, while results of the one before are under way. For the assembler what ends a group
+ * of products elsewhere than next to the last of them, as behind a condition, is a product of its own, which
+ * waits for those before. With 8-bit values, for whose P there is code of two types, it would make each
+ * product wait otherwise: there it is the same for the first iteration.
+ */
+template <class C>
+GPU_INLINE void mma_find_scores(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                mma_consumer<C> *own, uint32_t n, mma_iteration_scores<C> s)
+{
+    mma_begin_iteration<C>(shared, stages, own, n, s);
+    if (!C::KV8 || n != own->begin)
         mma_begin_results<C>(run, shared, stages, n - 1, own);
-    gpu_wgmma_commit(); /* the group is empty in the first iteration */
+    gpu_wgmma_commit();
     mma_give_turn<C>(own->row_warp / 4);
     mma_wait_scores<C, 1>(s);
     mma_release(&shared->pipeline[0], n);
-    mma_apply_iteration_rules<C>(run, shared, own, slot, tile, s);
+}
+
+/* What happens to the scores where rules change them, or values are checked. */
+template <class C>
+GPU_INLINE void mma_change_scores(const struct gpu_run *run, mma_shared<C> *shared,
+                                  const struct gpu_work_tile *p, mma_consumer<C> *own, uint32_t n,
+                                  bool checked, mma_iteration_scores<C> s, float offset[2])
+{
+    const uint32_t tile = p->first + (n - own->begin) * C::TILES;
+
+    offset[0] = offset[1] = 0;
+    mma_apply_iteration_rules<C>(run, shared, own, n % C::ADDRESS_STAGES, tile, s, offset);
     if (checked) {
         mma_wait_results<C>(own->o);
-        if (i > 0)
+        if (n != own->begin)
             mma_release(&shared->pipeline[1], n - 1);
         mma_spread_iteration<C>(shared, tile, n, own, s);
     }
-    const bool grown = mma_softmax_iteration<C>(own, s, correction);
+}
+
+/* The same. What a warp has beside large fragments waits in memory for the end of it, or the assembler would
+ * keep it there in iterations that no rule changes, too. */
+template <class C>
+GPU_INLINE uint32_t mma_change_scores_apart(const struct gpu_run *run, mma_shared<C> *shared,
+                                            const struct gpu_work_tile *p, mma_consumer<C> *own, uint32_t n,
+                                            bool checked, mma_iteration_scores<C> s, float offset[2])
+{
+    volatile float rows[4];
+    volatile uint32_t uses[5];
+
+    rows[0] = own->max[0][0];
+    rows[1] = own->max[0][1];
+    rows[2] = own->sum[0][0];
+    rows[3] = own->sum[0][1];
+    uses[0] = own->begin;
+    uses[1] = own->end;
+    uses[2] = own->plain_begin;
+    uses[3] = own->plain_end;
+    uses[4] = n;
+    mma_change_scores<C>(run, shared, p, own, n, checked, s, offset);
+    own->max[0][0] = rows[0];
+    own->max[0][1] = rows[1];
+    own->sum[0][0] = rows[2];
+    own->sum[0][1] = rows[3];
+    own->begin = uses[0];
+    own->end = uses[1];
+    own->plain_begin = uses[2];
+    own->plain_end = uses[3];
+    return uses[4];
+}
+
+/* The second half: P of it, and the end of the results before, whose values are released unless they have
+ * been. */
+template <class C>
+GPU_INLINE void mma_find_p(const struct gpu_run *run, mma_shared<C> *shared, mma_consumer<C> *own, uint32_t n,
+                           bool released, const float offset[2], mma_iteration_scores<C> s)
+{
+    float correction[2];
+
+    const bool grown = mma_softmax_iteration<C>(own, s, offset, correction);
     mma_keep_scores<C>(s);
     /* In a branch: otherwise the assembler moves this before the exponents. The first iteration has no
      * results, and to rescale those outside would make the assembler wait for each product. */
-    if (i > 0) {
+    if (n != own->begin) {
         mma_wait_results<C>(own->o);
-        if (!checked)
+        if (!released)
             mma_release(&shared->pipeline[1], n - 1);
         if (grown)
             mma_rescale_rows(correction, own->o[0]);
     }
     if (C::KV8 && mma_p_bf16<C>(run))
-        mma_pack_iteration<C>(true, shared->v_scale[slot], s, own->p);
+        mma_pack_iteration<C>(true, shared->v_scale[n % C::ADDRESS_STAGES], s, own->p);
     else
         mma_pack_iteration<C>(C::BF16_MMA, NULL, s, own->p);
+}
+
+/* All KV iterations with 8-bit keys, of which rules may change each. */
+template <class C>
+GPU_INLINE void mma_iterate_changed(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                    const struct gpu_work_tile *p, mma_consumer<C> *own)
+{
+    mma_iteration_scores<C> s;
+    uint32_t n = own->begin;
+
+    GPU_LOOP
+    do {
+        float offset[2];
+        mma_find_scores<C>(run, shared, stages, own, n, s);
+        const bool checked = mma_is_checked<C>(shared, own);
+        n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
+        mma_find_p<C>(run, shared, own, n, checked, offset, s);
+    } while (++n != own->end);
+}
+
+/* All KV iterations. The inner loop has those that no rule changes, and no code of rules, over which it would
+ * have to jump: it is left for an iteration of others. */
+template <class C>
+GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                  const struct gpu_work_tile *p, mma_consumer<C> *own)
+{
+    const float none[2] = {0, 0};
+    mma_iteration_scores<C> s;
+    uint32_t n = own->begin;
+
+    mma_find_first_scores<C>(shared, stages, own, s);
+    GPU_LOOP
+    for (;;) {
+        float offset[2];
+        const bool checked = mma_is_checked<C>(shared, own);
+        n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
+        mma_find_p<C>(run, shared, own, n, checked, offset, s);
+        if (++n == own->end)
+            return;
+        GPU_LOOP
+        for (;;) {
+            mma_find_scores<C>(run, shared, stages, own, n, s);
+            const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
+            if (n < own->plain_begin || n >= own->plain_end || !all)
+                break;
+            mma_find_p<C>(run, shared, own, n, false, none, s);
+            if (++n == own->end)
+                return;
+        }
+    }
+}
+
+/* Finds the rules of the warp's rows, and which iterations they leave as they are. */
+template <class C>
+GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared,
+                                const struct gpu_work_tile *p, mma_consumer<C> *own)
+{
+    const struct mma_rules rules = mma_find_rules<C>(run, shared, p);
+    const uint32_t iterations = own->end - own->begin, first = (rules.lo + GPU_TILE - 1) / GPU_TILE,
+                   end = rules.hi / GPU_TILE; /* tiles that all rows see */
+    const uint32_t before = first > p->first ? (first - p->first + C::TILES - 1) / C::TILES : 0,
+                   within = end > p->first ? (end - p->first) / C::TILES : 0;
+
+    own->plain_begin = own->begin + before;
+    own->plain_end = own->begin + (within < iterations ? within : iterations);
+    if (rules.elementwise != 0 || run->mask.base != 0 || mma_is_checked<C>(shared, own))
+        own->plain_end = own->begin;
+    mma_row_factors<C>(shared, &rules, own->row_warp, own->factor);
+    if (gpu_thread() % GPU_WARP == 0)
+        shared->handover.rules[own->row_warp] = rules;
+    gpu_warp_barrier();
 }
 
 /* Attention of a work tile by the rows of a warp. */
@@ -221,24 +411,20 @@ template <class C>
 GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
                             const struct gpu_work_tile *p, mma_consumer<C> *own)
 {
-    const uint32_t iterations = mma_iterations<C>(p);
-
+    own->begin = own->end;
+    own->end += mma_iterations<C>(p);
     mma_clear_consumer<C>(own);
-    if (iterations == 0)
+    if (own->end == own->begin)
         return;
-    mma_wait_queries<C>(shared, own->tiles++);
-    own->rules = mma_find_rules<C>(run, shared, p);
-    own->plain =
-        own->rules.elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale);
-    mma_row_factors<C>(shared, &own->rules, own->row_warp, own->factor);
-    GPU_LOOP
-    for (uint32_t i = 0; i < iterations; i++)
-        mma_consume_iteration<C>(run, shared, stages, p, own, i);
-    own->used += iterations;
-    mma_begin_results<C>(run, shared, stages, own->used - 1, own);
+    mma_begin_rules<C>(run, shared, p, own);
+    if constexpr (C::KV8)
+        mma_iterate_changed<C>(run, shared, stages, p, own);
+    else
+        mma_iterate_plain<C>(run, shared, stages, p, own);
+    mma_begin_results<C>(run, shared, stages, own->end - 1, own);
     gpu_wgmma_commit();
     mma_wait_results<C>(own->o);
-    mma_release(&shared->pipeline[1], own->used - 1);
+    mma_release(&shared->pipeline[1], own->end - 1);
 }
 
 /* Whether a result of a row that exists is not finite, where a masked tile was taken for finite. */
@@ -246,12 +432,15 @@ template <class C>
 GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<C> *shared,
                                     const struct gpu_work_tile *p, const mma_consumer<C> *own)
 {
-    const uint32_t rows = shared->sequence.q_len * run->group - p->row0, keys = shared->sequence.kv_len;
+    const struct gpu_sequence *s = mma_computed_sequence<C>(shared);
+    const uint32_t rows = s->q_len * run->group - p->row0, keys = s->kv_len;
     const uint32_t end = p->end * GPU_TILE < keys ? p->end * GPU_TILE : keys;
     bool found = false;
 
-    if (mma_iterations<C>(p) == 0 || own->checked ||
-        (run->mask.base == 0 && p->first * GPU_TILE >= own->rules.lo && end <= own->rules.hi))
+    if (own->end == own->begin || mma_is_checked<C>(shared, own))
+        return false;
+    const struct mma_rules *rules = mma_rules_of<C>(shared, own);
+    if (run->mask.base == 0 && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
         return false;
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
@@ -267,32 +456,77 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
     return found;
 }
 
-/* The part of these warp groups in a work tile: results are stored in the output or the split workspace. */
+/*
+ * Takes the n-th work tile of the CTA, of which the warp group that copies looks up the next one then: what
+ * it says, and which keys the group's rows see. False if there is none.
+ */
 template <class C>
-GPU_INLINE void mma_consume_tile(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                                 unsigned char *stages, const struct gpu_work_tile *p)
+GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, mma_consumer<C> *own,
+                              uint32_t n)
 {
-    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    const uint32_t group = own->row_warp / 4, thread = gpu_thread() % 128;
+    struct mma_computed *mine = &shared->handover.computed[group];
+
+    gpu_mbarrier_wait(&shared->handover.queries_full, n % 2);
+    gpu_wgmma_fence();
+    gpu_barrier_part(MMA_BARRIER_GROUP + group, 128); /* all of the group are done with the last one */
+    if (thread == 0)
+        mine->work = shared->work;
+    if (thread == GPU_WARP) {
+        mine->sequence = shared->sequence;
+        mine->trust = shared->trust;
+    }
+    if (shared->work.splits != 0)
+        mma_find_visible_keys<C>(run, shared, shared->work.row0, shared->work.kv_head);
+    gpu_barrier_part(MMA_BARRIER_GROUP + group, 128);
+    if (thread == 0)
+        gpu_mbarrier_arrive(&shared->handover.taken);
+    return mine->work.splits != 0;
+}
+
+/* Stores the results of a work tile in the output or the split workspace. */
+template <class C>
+GPU_INLINE void mma_store_work(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                               uint32_t n, const struct gpu_work_tile *p, mma_consumer<C> *own)
+{
+    const struct gpu_sequence *s = mma_computed_sequence<C>(shared);
+    const uint32_t rows = s->q_len * run->group - p->row0;
+
+    if (mma_stores_directly<C>(run, p)) {
+        mma_store_rows<C>(run, shared, mma_query_stage<C>(queries, n), p, own->max, own->sum, own->o);
+    } else if (mma_stores_partials<C>(p)) {
+        mma_store_partials<C>(run, p, rows, own->row_warp, 0, own->max, own->sum, own->o);
+    } else {
+        float *gathered = (float *)(void *)queries; /* in place of queries and stages */
+        mma_gather_results<C>(shared, gathered, rows, own->row_warp, 0, 0, own->max, own->sum, own->o);
+        mma_store_tile<C>(run, s, shared, gathered, p, C::GROUPS, own->row_warp, C::WARPS);
+        gpu_wgmma_fence(); /* before what is copied there */
+    }
+}
+
+/* The part of these warp groups in the work tiles of the CTA. */
+template <class C>
+GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                                  unsigned char *stages)
+{
     mma_consumer<C> own;
 
     own.row_warp = gpu_shuffle_u32(gpu_thread() / GPU_WARP - C::FIRST_WARP, 0); /* the same of all lanes */
-    own.queries = gpu_matrix_of<C::KEYS>(queries + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW));
-    own.used = own.tiles = 0;
-    mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
-    mma_row_barrier<C>();
-    if (own.row_warp / 4 == 1)
+    own.end = 0;
+    const uint32_t group = own.row_warp / 4;
+    const struct gpu_work_tile *p = &shared->handover.computed[group].work;
+    if (group == 1)
         mma_give_turn<C>(1); /* the other group is the first */
-    do {
+    GPU_LOOP
+    for (uint32_t n = 0; mma_take_work<C>(run, shared, &own, n); n++) {
+        own.queries = mma_query_stage<C>(queries, n) + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW);
         mma_consume<C>(run, shared, stages, p, &own);
-    } while (mma_begins_again_together<C>(shared, mma_finds_nonfinite<C>(run, shared, p, &own)));
-    if (mma_stores_directly<C>(run, p)) {
-        mma_store_rows<C>(run, shared, queries, p, own.max, own.sum, own.o);
-    } else if (mma_stores_partials<C>(p)) {
-        mma_store_partials<C>(run, p, rows, own.row_warp, 0, own.max, own.sum, own.o);
-    } else {
-        float *gathered = (float *)(void *)queries; /* in place of queries and stages */
-        mma_gather_results<C>(shared, gathered, rows, own.row_warp, 0, 0, own.max, own.sum, own.o);
-        mma_store_tile<C>(run, &shared->sequence, shared, gathered, p, C::GROUPS, own.row_warp, C::WARPS);
+        if (mma_finds_nonfinite<C>(run, shared, p, &own))
+            shared->handover.again[n % 2] = 1;
+        mma_store_work<C>(run, shared, queries, n, p, &own);
+        gpu_warp_barrier();
+        if (gpu_thread() % GPU_WARP == 0)
+            gpu_mbarrier_arrive(&shared->handover.done);
     }
 }
 

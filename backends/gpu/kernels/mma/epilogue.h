@@ -279,7 +279,8 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
      * do, and have waited for each other since. */
     const uint32_t first = C::WGMMA ? row0 : 0; /* elsewhere rows of a warp lie together */
     unsigned char *place = queries + (row0 - first) * mma_row_pitch<C>(C::DK * 2) + column0;
-    const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
+    const struct mma_row_target target =
+        mma_row_target_of<C>(run, mma_computed_sequence<C>(shared), p, max, sum);
 
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)

@@ -39,17 +39,17 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
     }
 }
 
-/* The same of prefill with a warp group that copies and two that multiply: a CTA takes one work tile. */
+/* The same of prefill with a warp group that copies and two that multiply. */
 template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
 {
     unsigned char *memory = gpu_shared();
     mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
-    unsigned char *queries = memory + C::FIXED_BYTES, *stages = queries + C::ROWS * C::Q_BYTES;
-    const struct gpu_work_tile *p = &shared->work;
+    unsigned char *queries = memory + C::FIXED_BYTES,
+                  *stages = queries + C::QUERY_STAGES * C::ROWS * C::Q_BYTES;
     static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
 
     if (gpu_thread() < GPU_WARP)
-        mma_next_tile<C>(run, shared, true);
+        shared->handover.all = mma_next_tile<C>(run, shared, true);
     if (gpu_thread() == GPU_WARP) {
         mma_pipeline_init<C>(shared);
         if (run->box_tokens != 0) {
@@ -58,14 +58,12 @@ template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
         }
     }
     gpu_barrier();
-    if (p->splits == 0)
-        return;
     if (gpu_thread() < C::THREADS) {
         gpu_registers_lower<C::PRODUCER_REGISTERS>();
-        mma_produce_tile<C>(run, shared, queries, stages, p);
+        mma_produce_tiles<C>(run, shared, queries, stages);
     } else {
         gpu_registers_raise<C::CONSUMER_REGISTERS>();
-        mma_consume_tile<C>(run, shared, queries, stages, p);
+        mma_consume_tiles<C>(run, shared, queries, stages);
     }
 }
 

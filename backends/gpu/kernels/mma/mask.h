@@ -33,7 +33,7 @@ GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C>
         score = cap * gpu_tanh(score / cap);
     if (run->mask.base == 0 && run->slopes == 0)
         return score * GPU_LOG2E;
-    if (!gpu_sees(run, &shared->sequence, r, at, &bias))
+    if (!gpu_sees(run, mma_computed_sequence<C>(shared), r, at, &bias))
         return -GPU_INFINITY;
     return (float)(((double)score + bias) * (double)GPU_LOG2E);
 }

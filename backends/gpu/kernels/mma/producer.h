@@ -9,8 +9,83 @@
 
 #include "boxes.h"
 #include "convert.h"
+#include "epilogue.h"
 #include "nonfinite.h"
+#include "partial.h"
 #include "query.h"
+#include "schedule.h"
+
+/* ---------------------------------------------------------------- work tiles */
+
+/* Takes the CTA's next work tile off the list; its position, or `all` if none is left. The count goes back to
+ * 0 with the last one: each work tile is followed by one, so there are as many. */
+template <class C> GPU_INLINE uint32_t mma_count_tile(const struct gpu_run *run, mma_producer<C> *own)
+{
+    uint32_t count = 0;
+
+    if (gpu_thread() % GPU_WARP == 0)
+        count = gpu_atomic_count((uint32_t *)run->counters, own->all - 1);
+    count = gpu_shuffle_u32(count, 0);
+    own->left = count < own->all - gpu_ctas();
+    return own->left ? gpu_ctas() + count : own->all;
+}
+
+/* Whether the n-th work tile, which is done, is to be computed once more, checking values: a row may have got
+ * NaN from a key that it does not see. */
+template <class C> GPU_INLINE bool mma_is_again(mma_shared<C> *shared, uint32_t n)
+{
+    const bool again = shared->handover.again[n % 2] != 0;
+
+    gpu_warp_barrier();
+    if (gpu_thread() % GPU_WARP == 0)
+        shared->handover.again[n % 2] = 0;
+    return again;
+}
+
+/* Looks up the n-th work tile of the CTA, n > 0, when the one before has been taken and that before it is
+ * done; work.splits is 0 if there is none. False if the one before has to be `done` for that, and is not. By
+ * one warp. */
+template <class C>
+GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *shared, mma_producer<C> *own,
+                                 uint32_t n, bool done)
+{
+    mma_looked_up<C> *next = &shared->handover.next;
+
+    gpu_mbarrier_wait(&shared->handover.taken, (n - 1) % 2);
+    bool again = n > 1 && mma_is_again<C>(shared, n - 2);
+    uint32_t at = again ? own->before : own->left ? mma_count_tile<C>(run, own) : own->all;
+    if (at == own->all) {
+        if (!done)
+            return false;
+        gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
+        again = mma_is_again<C>(shared, n - 1);
+        at = again ? own->at : own->all;
+    }
+    own->before = own->at;
+    own->at = at;
+    if (gpu_thread() % GPU_WARP == 0)
+        next->work.next = at;
+    gpu_warp_barrier();
+    mma_next_tile<C>(run, next, false);
+    gpu_warp_barrier(); /* all lanes have stored what a tile is first */
+    if (again && gpu_thread() % GPU_WARP == 0)
+        next->trust = MMA_CHECKED;
+    return true;
+}
+
+/* Makes the work tile that has been looked up the one that is copied. */
+template <class C> GPU_INLINE void mma_take_next(mma_shared<C> *shared)
+{
+    const uint32_t *from = (const uint32_t *)(const void *)&shared->handover.next;
+    uint32_t *to = (uint32_t *)(void *)static_cast<mma_looked_up<C> *>(shared);
+
+    mma_group_barrier<C>(); /* all are done with the last one */
+    for (uint32_t i = gpu_thread(); i < sizeof(mma_looked_up<C>) / 4; i += C::THREADS)
+        to[i] = from[i];
+    mma_group_barrier<C>();
+}
+
+/* ---------------------------------------------------------------- keys and values */
 
 /* Reads the page table entries of an iteration that begins at a tile. */
 template <class C>
@@ -81,16 +156,18 @@ GPU_INLINE void mma_tell_full(uint64_t *full)
     gpu_mbarrier_arrive(full);
 }
 
-/* Marks values that are not finite, where they are not trusted. What was marked before has been read. */
+/* Marks values that are not finite, where they are not trusted, when what was marked before has been read. */
 template <class C>
 GPU_INLINE void mma_check_stage(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *values,
                                 uint32_t slot, uint32_t tile, uint32_t i, uint32_t n)
 {
     gpu_copy_commit();
     GPU_COPY_WAIT(0);
-    mma_group_barrier<C>();
-    if (i > 0)
+    if (n > 0)
         mma_wait_released(&shared->pipeline[1], n - 1);
+    if (i == 0 && gpu_thread() < C::TILES)
+        shared->nonfinite_tile[gpu_thread()] = 0;
+    mma_group_barrier<C>();
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++)
         mma_clear_nonfinite<C>(run, shared, values + mma_swizzled<C>(t * GPU_TILE, 0, C::V_ROW), slot,
@@ -113,7 +190,7 @@ GPU_INLINE void mma_fill(const struct gpu_run *run, mma_shared<C> *shared, unsig
                          const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t i, bool values)
 {
     struct mma_pipeline *pipeline = &shared->pipeline[values];
-    const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
+    const uint32_t n = own->used + i, slot = n % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
     unsigned char *to = mma_pipeline_stage<C>(stages, values, n);
 
     mma_begin_fill<C>(pipeline, n);
@@ -136,7 +213,7 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
                                    bool values)
 {
     struct mma_pipeline *pipeline = &shared->pipeline[values];
-    const uint32_t n = own->used + i, slot = i % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
+    const uint32_t n = own->used + i, slot = n % C::ADDRESS_STAGES, tile = p->first + i * C::TILES;
     const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
     unsigned char *raw = mma_raw_stage<C>(stages, 0, values), *to = mma_pipeline_stage<C>(stages, values, n);
 
@@ -154,7 +231,7 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
             mma_convert_keys<C>(run, &codes, from, place);
     }
     if (i + 1 < mma_iterations<C>(p))
-        mma_copy_iteration<C>(run, shared, raw, (i + 1) % C::ADDRESS_STAGES, tile + C::TILES, values,
+        mma_copy_iteration<C>(run, shared, raw, (n + 1) % C::ADDRESS_STAGES, tile + C::TILES, values,
                               own->aligned);
     gpu_copy_commit();
     if (values && shared->trust == MMA_CHECKED)
@@ -165,17 +242,18 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
 /* Copies queries. */
 template <class C>
 GPU_INLINE void mma_produce_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                                    const struct gpu_work_tile *p)
+                                    const struct gpu_work_tile *p, const mma_producer<C> *own)
 {
-    const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head);
+    const uint32_t slot = (own->used + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES;
+    const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head, slot);
 
     mma_group_barrier<C>();
     if (copied) {
-        mma_copy_queries<C>(shared, queries);
-        gpu_copy_arrive(&shared->queries_full);
+        mma_copy_queries<C>(shared, queries, slot);
+        gpu_copy_arrive(&shared->handover.queries_full);
     } else {
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head);
-        gpu_mbarrier_arrive(&shared->queries_full);
+        gpu_mbarrier_arrive(&shared->handover.queries_full);
     }
 }
 
@@ -185,14 +263,15 @@ GPU_INLINE void mma_produce_keys(const struct gpu_run *run, mma_shared<C> *share
                                  const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t first)
 {
     const uint32_t iterations = mma_iterations<C>(p), tile = p->first + first * C::TILES;
+    const uint32_t slot = (own->used + first) % C::ADDRESS_STAGES;
 
     mma_find_pages<C>(run, own, tile);
-    mma_write_pages<C>(run, shared, own, tile, first % C::ADDRESS_STAGES);
+    mma_write_pages<C>(run, shared, own, tile, slot);
     mma_find_pages<C>(run, own, tile + C::TILES);
     mma_group_barrier<C>();
     GPU_UNROLL
     for (uint32_t values = 0; C::CONVERTS && values < 2; values++) {
-        mma_copy_iteration<C>(run, shared, mma_raw_stage<C>(stages, 0, values != 0), 0, tile, values != 0,
+        mma_copy_iteration<C>(run, shared, mma_raw_stage<C>(stages, 0, values != 0), slot, tile, values != 0,
                               own->aligned);
         gpu_copy_commit();
     }
@@ -202,7 +281,7 @@ GPU_INLINE void mma_produce_keys(const struct gpu_run *run, mma_shared<C> *share
     for (uint32_t i = first; i < iterations; i++) {
         const uint32_t next = p->first + (i + 1) * C::TILES;
         if (i + 1 < iterations) {
-            mma_write_pages<C>(run, shared, own, next, (i + 1) % C::ADDRESS_STAGES);
+            mma_write_pages<C>(run, shared, own, next, (own->used + i + 1) % C::ADDRESS_STAGES);
             mma_find_pages<C>(run, own, next + C::TILES);
         }
         mma_group_barrier<C>();
@@ -218,43 +297,96 @@ GPU_INLINE void mma_produce_keys(const struct gpu_run *run, mma_shared<C> *share
     }
 }
 
-/* Copies all that a work tile needs. */
+/* Whether results of a work tile are gathered in the place of queries and stages. */
+template <class C>
+GPU_INLINE bool mma_gathers_results(const struct gpu_run *run, const struct gpu_work_tile *p)
+{
+    return !mma_stores_directly<C>(run, p) && !mma_stores_partials<C>(p);
+}
+
+/* Copies iterations [i, end) as boxes, as long as that can be; returns where it ends. One warp looks up the
+ * next work tile meanwhile, if the n-th one has its queries. */
+template <class C>
+GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                      const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t i,
+                                      uint32_t end, bool looks_up, uint32_t n)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP;
+
+    if (warp == MMA_WARP_KEYS) {
+        i = mma_copy_box_iterations<C, false>(run, shared, stages, p, own, 0, i, end);
+        if (gpu_thread() == 0)
+            shared->handover.boxed = i;
+    } else if (warp != MMA_WARP_TILES) {
+        mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp != MMA_WARP_VALUES, i, end);
+    } else if (looks_up) {
+        own->looked_up = mma_look_up_tile<C>(run, shared, own, n + 1, false);
+    }
+    mma_group_barrier<C>();
+    return shared->handover.boxed;
+}
+
+/* Copies all that the n-th work tile of the CTA needs, and looks up the next one. */
 template <class C>
 GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                            unsigned char *stages, const struct gpu_work_tile *p, mma_producer<C> *own)
+                            unsigned char *stages, const struct gpu_work_tile *p, mma_producer<C> *own,
+                            uint32_t n)
 {
     const uint32_t iterations = mma_iterations<C>(p);
     uint32_t boxed = 0;
 
-    if (iterations == 0)
-        return;
-    mma_begin_boxes<C>(run, shared, p, own);
-    mma_zero_padding<C>(run, stages);
-    if (gpu_thread() < C::TILES)
-        shared->nonfinite_tile[gpu_thread()] = 0;
-    mma_produce_queries<C>(run, shared, queries, p);
-    if constexpr (!C::CONVERTS)
-        boxed = mma_produce_boxes<C>(run, shared, stages, p, own);
-    if (boxed < iterations)
-        mma_produce_keys<C>(run, shared, stages, p, own, boxed);
-    own->used += iterations;
+    own->looked_up = false;
+    if (iterations > 0) {
+        mma_begin_boxes<C>(run, shared, p, own);
+        if (n > 0 && own->cleared)
+            gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
+        if (own->cleared)
+            mma_zero_padding<C>(run, stages);
+        own->cleared = false;
+        /* Where there is one buffer of queries, those of the last work tile may still be read: it is results
+         * that are waited for then, and the first stages are filled meanwhile. */
+        const uint32_t early = C::QUERY_STAGES > 1 ? 0 : own->boxed < 2 ? own->boxed : 2;
+        if (early > 0)
+            boxed = mma_produce_boxes<C>(run, shared, stages, p, own, 0, early, false, n);
+        if (C::QUERY_STAGES == 1 && n > 0)
+            gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
+        mma_produce_queries<C>(run, shared, queries, p, own);
+        if (boxed == early && early < own->boxed)
+            boxed = mma_produce_boxes<C>(run, shared, stages, p, own, early, own->boxed, true, n);
+        if (boxed < iterations)
+            mma_produce_keys<C>(run, shared, stages, p, own, boxed);
+        own->used += iterations;
+    } else {
+        gpu_mbarrier_arrive(&shared->handover.queries_full);
+    }
+    own->cleared = own->cleared || mma_gathers_results<C>(run, p);
+    if (gpu_thread() / GPU_WARP == MMA_WARP_TILES && !own->looked_up)
+        mma_look_up_tile<C>(run, shared, own, n + 1, true);
 }
 
-/* The part of the warp group in a work tile. */
+/* The part of the warp group in the work tiles of the CTA, of which the first has been looked up. */
 template <class C>
-GPU_INLINE void mma_produce_tile(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                                 unsigned char *stages, const struct gpu_work_tile *p)
+GPU_INLINE void mma_produce_tiles(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                                  unsigned char *stages)
 {
-    const uint32_t keys = shared->sequence.kv_len;
+    const struct gpu_work_tile *p = &shared->work;
     mma_producer<C> own;
 
-    own.used = 0;
+    own.used = own.before = 0;
+    own.at = gpu_cta();
+    own.all = shared->handover.all;
+    own.left = own.all > gpu_ctas();
     own.aligned = run->kv_aligned != 0;
-    /* Keys of the last iteration that another split has do not exist. */
-    own.range = mma_key_range_of(run, &shared->sequence, p->end * GPU_TILE < keys ? p->end * GPU_TILE : keys);
-    do {
-        mma_produce<C>(run, shared, queries, stages, p, &own);
-    } while (mma_begins_again_together<C>(shared, false));
+    own.cleared = true;
+    GPU_LOOP
+    for (uint32_t n = 0; p->splits != 0; n++) {
+        const uint32_t keys = shared->sequence.kv_len, end = p->end * GPU_TILE;
+        /* Keys of the last iteration that another split has do not exist. */
+        own.range = mma_key_range_of(run, &shared->sequence, end < keys ? end : keys);
+        mma_produce<C>(run, shared, mma_query_stage<C>(queries, n), stages, p, &own, n);
+        mma_take_next<C>(shared);
+    }
+    gpu_mbarrier_arrive(&shared->handover.queries_full);
 }
 
 #endif

@@ -222,12 +222,12 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *share
 }
 
 /*
- * Writes where the rows of queries lie that can be copied as they are, into the address stage that the first
+ * Writes where the rows of queries lie that can be copied as they are, into an address stage that the first
  * iteration does not need yet. False if they have to be loaded.
  */
 template <class C>
 GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
-                                          uint32_t kv_head)
+                                          uint32_t kv_head, uint32_t slot)
 {
     const uint32_t row = gpu_thread();
     uint32_t token, head;
@@ -236,7 +236,7 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)
-        (row < 64 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1][row % 64] =
+        (row < 64 ? shared->k_at : shared->v_at)[slot][row % 64] =
             mma_row_of(run, &shared->sequence, row0 + row, kv_head, &token, &head)
                 ? mma_query_address(run, &shared->sequence, token, head)
                 : MMA_NO_ADDRESS;
@@ -244,15 +244,15 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
 }
 
 /* Copies queries from these addresses. Rows that do not exist keep what shared memory held. */
-template <class C> GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared, unsigned char *to)
+template <class C>
+GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared, unsigned char *to, uint32_t slot)
 {
     const uint32_t bytes = C::DK * 2;
 
     GPU_UNROLL
     for (uint32_t row = 0; row < C::ROWS; row += 64) {
-        struct mma_copy copy =
-            mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1], bytes, bytes,
-                              to + mma_swizzled<C>(row, 0, bytes));
+        struct mma_copy copy = mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[slot], bytes, bytes,
+                                                 to + mma_swizzled<C>(row, 0, bytes));
         GPU_UNROLL
         for (uint32_t step = 0; step < mma_copy_steps<C>(bytes); step++) {
             mma_copy_read_addresses(&copy, step);

@@ -5,13 +5,13 @@
 
 #include "addresses.h"
 
-/* Position of the CTA's first work tile in the work list, or of the one behind the last. */
+/* Position of the CTA's first work tile in the work list, or of the one that work.next has. */
 template <class C>
-GPU_INLINE uint64_t mma_list_position(const struct gpu_run *run, const mma_shared<C> *shared, uint64_t all,
+GPU_INLINE uint64_t mma_list_position(const struct gpu_run *run, const mma_looked_up<C> *last, uint64_t all,
                                       uint32_t ctas, bool begins)
 {
     if (!begins)
-        return shared->work.next;
+        return last->work.next;
     return run->phase == ATTN__PREFILL || run->problem.det != 0 ? gpu_cta()
                                                                 : gpu_list_begin(all, gpu_cta(), ctas);
 }
@@ -41,47 +41,49 @@ GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint6
 }
 
 /*
- * Finds the CTA's first work tile, or the one behind the last. Decode: of its stretch of the list of key
- * tiles, or with det=1 of its share of fixed splits. Prefill: of its share of row tiles. Each lane of a warp
- * looks at one sequence; the lane whose sequence holds the position writes the tile.
+ * Finds the CTA's first work tile, or the one that work.next has; work.splits is 0 if the list does not have
+ * it. Decode: of its stretch of the list of key tiles, or with det=1 of its share of fixed splits. Prefill:
+ * of its share of row tiles. Each lane of a warp looks at one sequence; the lane whose sequence holds the
+ * position writes the tile. Returns how many the list has.
  */
 template <class C>
-GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, bool begins)
+GPU_INLINE uint32_t mma_next_tile(const struct gpu_run *run, mma_looked_up<C> *to, bool begins)
 {
     const uint32_t seqs = run->batch.seqs;
     const bool prefill = C::PREFILL_ONLY || run->phase == ATTN__PREFILL,
                decode_list = !prefill && run->problem.det == 0;
     const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
     const uint32_t ctas = mma_list_ctas(run, all, decode_list);
-    uint32_t index = gpu_thread(), below = 0, above = 0;
+    uint32_t index = gpu_thread() % GPU_WARP, below = 0, above = 0;
     struct gpu_sequence s;
 
     /* Up to 32 sequences are read without knowing where the position is. */
-    if (seqs > GPU_WARP && (!begins || gpu_cta() < ctas))
-        index += gpu_find_block(
-            run, mma_list_unit(run, all, mma_list_position<C>(run, shared, all, ctas, begins)));
+    if (seqs > GPU_WARP && (begins ? gpu_cta() < ctas : to->work.next < all))
+        index +=
+            gpu_find_block(run, mma_list_unit(run, all, mma_list_position<C>(run, to, all, ctas, begins)));
     const bool exists = index < seqs;
     if (exists) {
         below = gpu_sum(run, index);
         above = gpu_sum(run, index + 1);
         s = gpu_sequence(run, index);
     }
-    if (begins && gpu_cta() >= ctas) {
-        shared->work.splits = 0;
-        return;
+    if (begins ? gpu_cta() >= ctas : to->work.next >= all) {
+        to->work.splits = 0;
+        return (uint32_t)all;
     }
-    const uint64_t at = mma_list_position<C>(run, shared, all, ctas, begins);
+    const uint64_t at = mma_list_position<C>(run, to, all, ctas, begins);
     const uint64_t unit = mma_list_unit(run, all, at);
     gpu_warp_barrier(); /* the last work tile has been read */
     if (exists && unit >= below && unit < above) {
         const uint64_t end = decode_list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
-        shared->sequence = s;
-        shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, above, C::ROWS)
-                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
+        to->sequence = s;
+        to->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, above, C::ROWS)
+                           : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
     }
     gpu_warp_barrier();
-    shared->trust = MMA_TRUSTED;
-    mma_find_origins<C>(run, shared, shared->work.kv_head);
+    to->trust = MMA_TRUSTED;
+    mma_find_origins<C>(run, to, to->work.kv_head);
+    return (uint32_t)all;
 }
 
 #endif

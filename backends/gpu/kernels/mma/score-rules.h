@@ -6,16 +6,19 @@
 #include "config.h"
 
 /* The keys that each row sees. The last threads begin: the first ones load queries. Small M: every warp
- * finds them for itself; with warp groups, those that compute. */
+ * finds them for itself; warp groups that multiply, for their rows, before the sequence is another one. */
 template <class C>
 GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                       uint32_t kv_head)
 {
     const struct gpu_sequence *s = &shared->sequence;
 
-    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP : C::CTA_THREADS - 1 - gpu_thread();
+    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP
+                           : C::WGMMA ? mma_first_row<C>() + gpu_thread() % 128
+                                      : C::CTA_THREADS - 1 - gpu_thread();
+    const uint32_t end = C::WGMMA ? mma_first_row<C>() + C::COMPUTED_ROWS : C::ROWS;
 
-    for (uint32_t row = first; row < C::ROWS; row += C::THREADS) {
+    for (uint32_t row = first; row < end; row += C::THREADS) {
         uint32_t token, head;
         const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
         /* Rows behind the last one have its mask, which is read for them, too. */
@@ -41,22 +44,6 @@ template <class C> GPU_INLINE float mma_q_scale(const mma_shared<C> *shared, uin
 {
     return (C::SMALL_M ? shared - gpu_thread() / GPU_WARP : shared)->q_scale[row];
 }
-
-/*
- * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave;
- * where no score changes, the scales of queries are applied with it. As it is positive, row maxima are found
- * before. The rules see products, whose unit is the scale, and after a soft cap numbers whose unit is the
- * cap; what they add has to be of that unit. Where an f32 may not hold that, products are multiplied by the
- * unit first, and the factor is 1.
- */
-struct mma_rules {
-    float scale;
-    float factor;
-    float bias;           /* makes numbers of the unit of what is added */
-    float cap_factor;     /* makes of products what mma_small_tanh takes */
-    uint32_t elementwise; /* MMA_SOFT_CAP and others; 0: no score changes, but a mask's bits may hide keys */
-    uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
-};
 
 /* A finite positive factor keeps a masked score minus infinity and a product of 0 at 0. */
 GPU_INLINE float mma_finite_factor(float factor)
@@ -97,13 +84,14 @@ template <class C>
 GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                            const struct gpu_work_tile *p)
 {
-    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    const uint32_t rows = mma_computed_sequence<C>(shared)->q_len * run->group - p->row0;
+    const uint32_t first = mma_first_row<C>(), end = first + C::COMPUTED_ROWS;
     struct mma_rules rules;
     bool irregular = false, far = false;
 
     rules.lo = 0;
     rules.hi = 0xffffffffu;
-    for (uint32_t row = gpu_thread() % GPU_WARP; row < C::ROWS && row < rows; row += GPU_WARP) {
+    for (uint32_t row = first + gpu_thread() % GPU_WARP; row < end && row < rows; row += GPU_WARP) {
         rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
         far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));

@@ -105,6 +105,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
     return bytes > 4096 ? 5 : 8;
 }
 
+/* Buffers of queries: while a work tile is multiplied, those of the next are copied where there is room. */
+GPU_CONSTEXPR uint32_t gpu_mma_query_stages(struct gpu_mma_shape s)
+{
+    return s.wgmma && s.dk <= 128 && !gpu_mma_converts(s) ? 2 : 1;
+}
+
 /* Iterations whose addresses are known: those of all stages, and the next one; of warp groups that copy for
  * others, also those that these have not finished. */
 GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
@@ -132,7 +138,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    const uint32_t bytes = (s.wgmma ? 1072 : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
+    const uint32_t bytes = (s.wgmma ? 2240 : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
     const uint32_t unit = s.wgmma ? 1024 : 128;
 
     return (bytes + unit - 1) / unit * unit * times;
@@ -149,7 +155,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
     const uint32_t padding = gpu_mma_row_padding(s);
 
-    return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
+    return gpu_mma_query_stages(s) * s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
            gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding) +
            2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s);
 }

@@ -16,16 +16,20 @@ template <class C> using mma_iteration_p = uint32_t[C::KEYS / 16][4];
 
 /* Begins the products of a warp group's queries with the keys of a stage. */
 template <class C>
-GPU_INLINE void mma_begin_scores_of(gpu_matrix queries, const unsigned char *keys, mma_iteration_scores<C> s)
+GPU_INLINE void mma_begin_scores_of(const unsigned char *queries, const unsigned char *keys,
+                                    mma_iteration_scores<C> s)
 {
-    const gpu_matrix matrix = gpu_matrix_of<C::KEYS>(keys);
     float(&all)[C::KEYS / 8][4] = *reinterpret_cast<float(*)[C::KEYS / 8][4]>(s);
 
+    gpu_matrix matrix[2];
+
+    gpu_matrices_of_all<C::KEYS>(queries, keys, matrix);
     gpu_wgmma_begin();
     GPU_UNROLL
     for (uint32_t kk = 0; kk < C::DK / 16; kk++) {
         const uint32_t at = kk / 4 * C::BLOCK_BYTES + kk % 4 * 32;
-        gpu_wgmma_rows<C::BF16_MMA>(all, gpu_matrix_from(queries, at), gpu_matrix_from(matrix, at), kk != 0);
+        gpu_wgmma_rows<C::BF16_MMA>(all, gpu_matrix_from(matrix[0], at), gpu_matrix_from(matrix[1], at),
+                                    kk != 0);
     }
     gpu_wgmma_commit();
 }
@@ -47,16 +51,20 @@ template <class C, uint32_t n> GPU_INLINE void mma_wait_scores(mma_iteration_sco
 /* Adds the products of P, in either type, with the values of a stage: 128 columns at once, or registers
  * spill. */
 template <class C, bool bf16>
-GPU_INLINE void mma_add_results(gpu_matrix values, const mma_iteration_p<C> p, mma_out_fragments<C> o)
+GPU_INLINE void mma_add_results(const unsigned char *values, const mma_iteration_p<C> p,
+                                mma_out_fragments<C> o)
 {
     constexpr uint32_t columns = C::DV < 128 ? C::DV : 128;
+    const gpu_matrix matrix = gpu_matrix_of_all<C::KEYS>(values);
 
+    gpu_wgmma_keep(o[0]);
+    gpu_wgmma_begin();
     GPU_UNROLL
     for (uint32_t k = 0; k < C::KEYS / 16; k++) {
         GPU_UNROLL
         for (uint32_t first = 0; first < C::DV; first += columns)
             gpu_wgmma_columns<bf16>(*reinterpret_cast<float(*)[columns / 8][4]>(&o[0][first / 8]), p[k],
-                                    gpu_matrix_from(values, first / 64 * C::BLOCK_BYTES + k * 16 * 128));
+                                    gpu_matrix_from(matrix, first / 64 * C::BLOCK_BYTES + k * 16 * 128));
     }
 }
 
@@ -65,14 +73,10 @@ template <class C>
 GPU_INLINE void mma_begin_results_of(bool bf16, const unsigned char *values, const mma_iteration_p<C> p,
                                      mma_out_fragments<C> o)
 {
-    const gpu_matrix matrix = gpu_matrix_of<C::KEYS>(values);
-
-    gpu_wgmma_keep(o[0]);
-    gpu_wgmma_begin();
     if (C::KV8 && bf16)
-        mma_add_results<C, true>(matrix, p, o);
+        mma_add_results<C, true>(values, p, o);
     else
-        mma_add_results<C, C::BF16_MMA>(matrix, p, o);
+        mma_add_results<C, C::BF16_MMA>(values, p, o);
 }
 
 /* Waits for all products. */
