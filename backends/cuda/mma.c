@@ -154,7 +154,7 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->shared_bytes = gpu_mma_shared_bytes(*shape);
-    part->persistent = part->boxes = shape->wgmma != 0;
+    part->persistent = shape->wgmma != 0;
     return status == ATTN_OK
                ? gpu_vendor_function_init(plan->backend->context, part->attention, part->shared_bytes, err)
                : status;
@@ -192,8 +192,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
-    /* Of steps that have no such sequence nothing is launched. */
-    if (part->boxes && gpu_part_may_take(part, run->batch.max_q, run->group)) {
+    /* Warp groups copy boxes. Of steps that have no such sequence nothing is launched. */
+    if (part->persistent && gpu_part_may_take(part, run->batch.max_q, run->group)) {
         const int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
         if (status != ATTN_OK)
             return status;

@@ -31,7 +31,7 @@ static struct gpu_run run_of(uint32_t heads)
     return run;
 }
 
-/* Takes the whole list of a sequence behind `below` units of others; counts how often the head changes. */
+/* Takes the whole list of a sequence behind `below` units of others; counts its sections of heads. */
 static uint32_t check(uint32_t heads, uint32_t tokens, uint32_t below, uint32_t section)
 {
     const struct gpu_run run = run_of(heads);

@@ -42,7 +42,6 @@ struct gpu_part {
     uint32_t threads;
     uint32_t shared_bytes;
     bool persistent;                    /* prefill: a CTA takes work tiles until none is left */
-    bool boxes;                         /* the kernel takes tensor maps of keys and values */
     uint32_t rows;                      /* of a tile, where the family has several sizes */
     uint32_t splits;                    /* largest number of KV splits of a sequence; 0: 1 */
     uint32_t split_keys;                /* keys of a split; 0: keys are never split */

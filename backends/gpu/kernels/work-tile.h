@@ -41,7 +41,8 @@ struct gpu_work_tile {
     uint32_t row0;  /* first query row of the sequence and head */
     uint32_t first; /* KV tiles [first, end) of the sequence */
     uint32_t end;
-    uint64_t next;          /* position of the CTA's next work tile in the work list; 0: there is none */
+    uint64_t next;          /* position of the CTA's next work tile in the work list; 0: there is none, unless
+                               work tiles are counted off the list (mma/producer.h) */
     uint32_t splits;        /* KV splits of this sequence and head; 0: the CTA has no work */
     uint32_t split;         /* which of them this is */
     uint32_t first_partial; /* where split 0 lies in the split workspace, in tiles of rows */

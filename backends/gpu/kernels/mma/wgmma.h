@@ -20,7 +20,6 @@ GPU_INLINE void mma_begin_scores_of(const unsigned char *queries, const unsigned
                                     mma_iteration_scores<C> s)
 {
     float(&all)[C::KEYS / 8][4] = *reinterpret_cast<float(*)[C::KEYS / 8][4]>(s);
-
     gpu_matrix matrix[2];
 
     gpu_matrices_of_all<C::KEYS>(queries, keys, matrix);
