@@ -140,6 +140,15 @@ static bool serves_prefill(const struct attn_plan_impl *plan, struct gpu_mma_sha
     return gpu_mma_shared_bytes(shape) <= gpu_vendor_shared(plan->backend->context->record->arch);
 }
 
+/*
+ * Buffers of queries of warp groups. A second one hides how long queries take, and leaves a CTA 28 KB of L1
+ * cache in place of 60, which rows of a mask and what the code of rare rules spills need more.
+ */
+static uint32_t query_buffers(const struct attn_problem *p, struct gpu_mma_shape shape)
+{
+    return p->mask != ATTN_MASK_NONE || p->softcap > 0 ? 1 : gpu_mma_query_stages(shape);
+}
+
 /* The kernel of a part: in prefill that of the largest tiles that the device has shared memory for. */
 static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_part *part,
                                 struct gpu_mma_shape *shape, struct attn_error *err)
@@ -153,8 +162,10 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
         status = find_kernel(plan, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, &part->attention, shape, err);
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
-    part->shared_bytes = gpu_mma_shared_bytes(*shape);
     part->persistent = shape->wgmma != 0;
+    part->query_buffers = query_buffers(p, *shape);
+    part->shared_bytes =
+        gpu_mma_first_bytes(*shape) + (part->query_buffers - 1) * gpu_mma_query_bytes(*shape);
     return status == ATTN_OK
                ? gpu_vendor_function_init(plan->backend->context, part->attention, part->shared_bytes, err)
                : status;
@@ -178,7 +189,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     if (shape.rows == ROWS_SMALL)
         gpu_work_tiles_split_evenly(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
-    if (part->split_rules.slots == 0)
+    if (part->split_rules.slots == 0 &&
+        (part->phase != ATTN__DECODE || p->det != 0 || shape.rows == ROWS_SMALL))
         return ATTN_OK;
     snprintf(name, sizeof name, "%s_r%u_combine", own->name, shape.rows);
     return gpu_module_function(context, own->module, name, 0, &part->merge, err);
@@ -192,6 +204,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
+    own.query_buffers = part->query_buffers;
     /* Warp groups copy boxes. Of steps that have no such sequence nothing is launched. */
     if (part->persistent && gpu_part_may_take(part, run->batch.max_q, run->group)) {
         const int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);

@@ -86,7 +86,7 @@ gpu_result cuDeviceGetAttribute(int *value, int attribute, gpu_ordinal device)
     (void)device;
     *value = attribute == DEVICE_MAJOR             ? fake_machine.major
              : attribute == DEVICE_MINOR           ? fake_machine.minor
-             : attribute == DEVICE_MULTIPROCESSORS ? 4
+             : attribute == DEVICE_MULTIPROCESSORS ? (fake_machine.units != 0 ? fake_machine.units : 4)
                                                    : 0;
     return result;
 }

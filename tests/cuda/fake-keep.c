@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The fake driver as other programs meet it. FAKE_CUDA is a list of words: devices=N, arch=NN, version=N and
- * memory=MIB describe the machine; `keeps` leaves descriptors and threads in the process once, as a real
- * driver does; `leaks-descriptor` and `leaks-thread` leave one for every context that is opened, as a fault
- * of a plugin would; `strict` ends the program at the first offence, for nobody asks there.
+ * The fake driver as other programs meet it. FAKE_CUDA is a list of words: devices=N, arch=NN, version=N,
+ * memory=MIB and units=N (multiprocessors) describe the machine; `keeps` leaves descriptors and threads in
+ * the process once, as a real driver does; `leaks-descriptor` and `leaks-thread` leave one for every context
+ * that is opened, as a fault of a plugin would; `strict` ends the program at the first offence, for nobody
+ * asks there.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,6 +36,7 @@ __attribute__((constructor)) static void read_variable(void)
     fake_machine.devices = number("devices=", fake_machine.devices);
     fake_machine.version = number("version=", fake_machine.version);
     fake_machine.memory = (uint64_t)number("memory=", 1024) << 20;
+    fake_machine.units = number("units=", 0);
     const int arch = number("arch=", 10 * fake_machine.major + fake_machine.minor);
     fake_machine.major = arch / 10;
     fake_machine.minor = arch % 10;

@@ -23,6 +23,7 @@ struct fake_machine {
     gpu_result init;  /* of cuInit */
     bool no_lookup;   /* no cuGetProcAddress */
     uint64_t memory;  /* bytes of all devices together, 0 = 2^30 */
+    int units;        /* multiprocessors of a device, 0 = 4 */
 };
 
 /* Functions of the fake, found with dlsym. */

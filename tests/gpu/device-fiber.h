@@ -362,6 +362,13 @@ GPU_INLINE struct gpu_u128 gpu_load_volatile_u128(uint64_t at)
 {
     return gpu_load_global_u128(at);
 }
+GPU_INLINE void gpu_store_global_f32x2(uint64_t at, float first, float second)
+{
+    float *to = (float *)(uintptr_t)at;
+
+    to[0] = first;
+    to[1] = second;
+}
 GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
 {
     gpu_store_u128((void *)(uintptr_t)at, from);

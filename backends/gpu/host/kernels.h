@@ -42,11 +42,12 @@ struct gpu_part {
     uint32_t threads;
     uint32_t shared_bytes;
     bool persistent;                    /* prefill: a CTA takes work tiles until none is left */
+    uint32_t query_buffers;             /* of such a CTA */
     uint32_t rows;                      /* of a tile, where the family has several sizes */
     uint32_t splits;                    /* largest number of KV splits of a sequence; 0: 1 */
     uint32_t split_keys;                /* keys of a split; 0: keys are never split */
     gpu_handle attention;               /* functions, found when the plan is made */
-    gpu_handle merge;                   /* combines splits; NULL where the kernel itself does */
+    gpu_handle merge;                   /* combines splits; NULL where the kernel itself always does */
     struct gpu_split_rules split_rules; /* of the schedule, if there is one */
     uint32_t plan_kind;                 /* enum gpu_plan_kind */
     uint64_t schedule_offset, schedule_bytes;

@@ -98,6 +98,21 @@ static bool takes_none(const struct attn_plan_impl *plan, const struct gpu_part 
            (uint64_t)batch->max_q * run->group > part->max_rows;
 }
 
+/*
+ * Decode: whether splits are combined by a kernel of its own. The CTA that finishes last combines them faster
+ * than another launch, unless it has many: of few sequences and heads with many keys and rows.
+ */
+static bool combines_apart(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                           const struct gpu_run *run, uint32_t tile_rows)
+{
+    const uint64_t tiles = (run->batch.max_kv + GPU_TILE - 1) / GPU_TILE;
+    const uint64_t ctas = part->ctas / ((uint64_t)run->batch.seqs * plan->problem.kv_heads);
+    const uint64_t splits = tiles < ctas ? tiles : ctas, rows = (uint64_t)run->batch.max_q * run->group;
+
+    return part->phase == ATTN__DECODE && part->merge != NULL && splits >= GPU_MANY_SPLITS &&
+           splits * (rows < tile_rows ? rows : tile_rows) >= GPU_MANY_PARTIALS;
+}
+
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                               const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
                               struct attn_error *err)
@@ -115,9 +130,11 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
                           run->batch.num_tokens, INT32_MAX);
     own.partial_out = run->scratch;
     own.partial_lse = run->scratch + partial_rows_of(plan, part, rows) * columns * sizeof(float);
+    own.combines_apart = combines_apart(plan, part, run, rows);
     const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
                                       part->shared_bytes, &own, part->kernel->caps.name, stream, err);
-    const uint32_t combine_grid[] = {(uint32_t)split_ctas_of(plan, part, run, rows), 1, 1};
+    const uint32_t combine_grid[] = {
+        own.combines_apart != 0 ? grid[0] : (uint32_t)split_ctas_of(plan, part, run, rows), 1, 1};
     if (status != ATTN_OK || combine_grid[0] == 0)
         return status;
     return gpu_launch(plan->backend->context, part->merge, combine_grid, GPU_COMBINE_THREADS, 0, &own,

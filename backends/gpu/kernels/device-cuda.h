@@ -296,6 +296,11 @@ GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
                  "r"(from.x[2]), "r"(from.x[3])
                  : "memory");
 }
+
+GPU_INLINE void gpu_store_global_f32x2(uint64_t at, float first, float second)
+{
+    asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(first), "f"(second) : "memory");
+}
 GPU_INLINE struct gpu_u64 gpu_load_volatile_u64(uint64_t at)
 {
     struct gpu_u64 to;

@@ -36,6 +36,39 @@ struct gpu_length {
     struct attn_visible visible;
 };
 
+/* Beyond this positions and lengths are far. */
+#define GPU_FAR (1 << 30)
+
+/* attn__visible_find, in 32 bits where no number is far and keys are not sharded: kernels wait for it before
+ * they begin. */
+static inline ATTN__DEVICE void gpu_visible_find(const struct attn_visible *visible, int64_t position,
+                                                 uint32_t *lo, uint32_t *hi)
+{
+    if (visible->shard.world != 0 || visible->kv_len >= GPU_FAR ||
+        (uint64_t)position + GPU_FAR >= 2 * (uint64_t)GPU_FAR) {
+        attn__visible_find(visible, position, lo, hi);
+        return;
+    }
+    const int32_t p = (int32_t)position, left = (int32_t)visible->left;
+    const uint32_t reach = (uint32_t)(p + GPU_FAR) + (uint32_t)visible->right + 1;
+    int32_t begin = 0, end = (int32_t)visible->kv_len;
+    if (visible->causal != 0 && p + 1 < end)
+        end = p + 1;
+    if (visible->right >= 0 && reach < (uint32_t)(end + GPU_FAR))
+        end = (int32_t)(reach - GPU_FAR);
+    if (left >= 0 && p > left)
+        begin = p - left;
+    if (visible->square >= 0) {
+        const int32_t square = (int32_t)visible->square;
+        begin = begin < end && begin < square ? begin : square;
+        end = (int32_t)visible->kv_len;
+    }
+    if (begin >= end)
+        begin = end = 0;
+    *lo = (uint32_t)begin;
+    *hi = (uint32_t)end;
+}
+
 static inline ATTN__DEVICE struct gpu_lengths gpu_lengths_of(const struct attn_problem *problem,
                                                              const struct gpu_batch *batch)
 {

@@ -47,12 +47,12 @@ GPU_INLINE struct gpu_row gpu_row(const struct gpu_run *run, const struct gpu_se
     row.mask = row.bit = 0;
     row.first = row.columns = 0;
     row.square = run->problem.span == ATTN_SPAN_SQUARE;
-    attn__visible_find(&s->visible, row.position, &row.lo, &row.hi);
+    gpu_visible_find(&s->visible, row.position, &row.lo, &row.hi);
     row.unmasked_lo = row.lo;
     row.unmasked_hi = row.hi;
     if (run->mask.base != 0) {
         unmasked.square = -1;
-        attn__visible_find(&unmasked, row.position, &row.unmasked_lo, &row.unmasked_hi);
+        gpu_visible_find(&unmasked, row.position, &row.unmasked_lo, &row.unmasked_hi);
         gpu_mask_row(run, s, i, head, &row);
     }
     return row;

@@ -136,7 +136,8 @@ struct gpu_run {
     uint32_t kv_aligned; /* 1: keys and values are contiguous, aligned to 16 bytes, and whole 16 bytes */
     uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
     uint32_t box_tokens; /* of a box of these, 8 to 64; 0: there are no maps */
-    uint32_t reserved;
+    uint32_t query_buffers;  /* of a CTA that takes work tile after work tile: 1 or 2 */
+    uint32_t combines_apart; /* 1: splits of decode are combined by a kernel of their own */
     struct gpu_tensor_map k_map, v_map;
 };
 

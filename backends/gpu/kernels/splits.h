@@ -14,8 +14,7 @@
 #ifndef ATTN_GPU_SPLITS_H
 #define ATTN_GPU_SPLITS_H
 
-#include "run.h"
-#include "visible-range.h"
+#include "lengths.h"
 
 /* Keys of a KV tile. */
 #define GPU_TILE 64u
@@ -34,7 +33,11 @@
  * less than to combine twice as many splits. */
 #define GPU_MIN_EVEN_TILES 2u
 #define GPU_MAX_EVEN_TILES 8u
-/* Prefill: threads of a CTA that combines splits. */
+/* Decode: so many splits of a sequence and KV head, and so many of its rows in them, that a kernel of its own
+ * combines them. */
+#define GPU_MANY_SPLITS   8u
+#define GPU_MANY_PARTIALS 512u
+/* Threads of a CTA that combines splits. */
 #define GPU_COMBINE_THREADS 256u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
@@ -81,11 +84,11 @@ static inline ATTN__DEVICE uint32_t gpu_key_tiles(const struct gpu_split_rules *
         struct attn_visible whole = *v;
         uint32_t low, high, last_low, last_high;
         whole.shard.world = 0; /* it is, which the compiler is told here */
-        attn__visible_find(&whole, v->shift + from, &low, &high);
+        gpu_visible_find(&whole, v->shift + from, &low, &high);
         last_low = low;
         last_high = high;
         if (to != from)
-            attn__visible_find(&whole, v->shift + to, &last_low, &last_high);
+            gpu_visible_find(&whole, v->shift + to, &last_low, &last_high);
         /* Tokens that see no key do not limit the range of the others. */
         if (low < high && last_low < last_high) {
             lo = low;

@@ -29,8 +29,10 @@ GPU_INLINE uint32_t gpu_find_block(const struct gpu_run *run, uint64_t at)
     return lo;
 }
 
-/* Prefill: of keys and values, which a part of the L2 cache holds. */
+/* Prefill: of keys and values, which a part of the L2 cache holds, and rows of tiles that are fast enough to
+ * wait for more. */
 #define GPU_SECTION_BYTES (UINT64_C(20) << 20)
+#define GPU_SECTION_ROWS  128u
 
 /* ---------------------------------------------------------------- work tiles */
 
@@ -154,7 +156,7 @@ GPU_INLINE struct gpu_work_tile gpu_prefill_tile_at(const struct gpu_run *run, c
     const uint32_t heads = run->problem.kv_heads, row_tiles = gpu_row_tiles(&rules, s->q_len);
     const uint32_t splits = above - below > row_tiles ? (above - below) / row_tiles : 1;
     const uint32_t number = (uint32_t)(all - 1 - at), inside = number - below * heads;
-    const uint32_t section = splits == 1 ? gpu_section_heads(run, s) : heads,
+    const uint32_t section = rows >= GPU_SECTION_ROWS && splits == 1 ? gpu_section_heads(run, s) : heads,
                    first = inside / (section * row_tiles * splits) * section;
     const uint32_t own = heads - first < section ? heads - first : section; /* heads of this section */
     const uint32_t place = inside - first * row_tiles * splits, unit = place / own;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The kernel that combines the splits of prefill: it has a CTA for each work tile of the kernel before it,
- * and the CTAs of the splits of a row tile share its rows.
+ * The kernel that combines splits, where those that made them do not: of prefill it has a CTA for each work
+ * tile of the kernel before it, of decode as many as that one. The CTAs of the splits of a row tile share its
+ * rows; of decode all but that of the first split, which need not begin with it.
  */
 #ifndef ATTN_GPU_MMA_COMBINE_KERNEL_H
 #define ATTN_GPU_MMA_COMBINE_KERNEL_H
@@ -19,19 +20,22 @@ struct mma_combine_shared {
     struct gpu_work_tile work;
 };
 
-/* Finds the CTA's work tile; work.splits is 1 where it has none. Each lane of a warp looks at one sequence.
- */
+/* Finds the CTA's first work tile; work.splits is 1 where it has none. Each lane of a warp looks at one
+ * sequence. */
 template <class C> GPU_INLINE void mma_find_tile(const struct gpu_run *run, struct mma_combine_shared *shared)
 {
     const uint32_t seqs = run->batch.seqs;
+    const bool decode = !C::PREFILL_ONLY && run->phase != ATTN__PREFILL;
     const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
+    const uint32_t ctas = mma_list_ctas(run, all, decode);
     uint32_t index = gpu_thread();
 
-    if (gpu_cta() >= all) {
+    if (decode ? gpu_cta() >= ctas : gpu_cta() >= all) {
         shared->work.splits = 1;
         return;
     }
-    const uint64_t unit = mma_list_unit(run, all, gpu_cta());
+    const uint64_t at = decode ? gpu_list_begin(all, gpu_cta(), ctas) : gpu_cta();
+    const uint64_t unit = mma_list_unit(run, all, at);
     if (seqs > GPU_WARP)
         index += gpu_find_block(run, unit);
     if (index >= seqs)
@@ -39,7 +43,10 @@ template <class C> GPU_INLINE void mma_find_tile(const struct gpu_run *run, stru
     const uint32_t below = gpu_sum(run, index), above = gpu_sum(run, index + 1);
     if (unit >= below && unit < above) {
         shared->sequence = gpu_sequence(run, index);
-        shared->work = gpu_prefill_tile_at(run, &shared->sequence, gpu_cta(), all, below, above, C::ROWS);
+        shared->work =
+            decode ? gpu_decode_tile_at(run, &shared->sequence, at, gpu_list_begin(all, gpu_cta() + 1, ctas),
+                                        all, ctas, below, above, C::ROWS)
+                   : gpu_prefill_tile_at(run, &shared->sequence, at, all, below, above, C::ROWS);
     }
 }
 
@@ -56,9 +63,11 @@ template <class C> GPU_INLINE void mma_combine_kernel(const struct gpu_run *run)
     if (gpu_thread() < GPU_WARP)
         mma_find_tile<C>(run, &shared);
     gpu_barrier();
-    if (p->splits <= 1)
+    const uint32_t first = C::PREFILL_ONLY || run->phase == ATTN__PREFILL ? 0 : 1;
+    if (p->splits <= 1 || p->split < first)
         return;
-    const uint32_t begin = p->split * warps + gpu_thread() / GPU_WARP, step = p->splits * warps;
+    const uint32_t begin = (p->split - first) * warps + gpu_thread() / GPU_WARP,
+                   step = (p->splits - first) * warps;
     if (p->splits <= 2)
         mma_combine_splits<C, rows, 2>(run, &shared.sequence, p, begin, step);
     else if (p->splits <= 4)

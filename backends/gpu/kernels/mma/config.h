@@ -89,7 +89,10 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
+    /* Most buffers of queries; how many there are the host decides (run.query_buffers). */
     static constexpr uint32_t QUERY_STAGES = gpu_mma_query_stages(SHAPE);
+    /* From the first of them to the second one, behind all stages. */
+    static constexpr uint32_t SECOND_QUERIES = gpu_mma_first_bytes(SHAPE) - gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
@@ -128,10 +131,11 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
     static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
-    static_assert(FIXED_BYTES + QUERY_STAGES * Rows * (Q_BYTES + ROW_PADDING) +
-                          STAGES * GROUPS * STAGE_BYTES + 2 * RAW_STAGES * RAW_BYTES <=
-                      gpu_mma_shared_bytes(SHAPE),
+    static_assert(Rows * (Q_BYTES + ROW_PADDING) + STAGES * GROUPS * STAGE_BYTES +
+                          2 * RAW_STAGES * RAW_BYTES <=
+                      SECOND_QUERIES,
                   "the host reserves less");
+    static_assert(QUERY_STAGES == 1 || SECOND_QUERIES % MATRIX_BYTES == 0, "a matrix begins there");
     static_assert(!EXISTS || gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
     static_assert(SMALL_M ? Rows * RESULT_PITCH <= GROUP_FLOATS
                           : GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE),
@@ -196,7 +200,8 @@ template <class C> struct mma_looked_up {
 template <class C, bool WGMMA> struct mma_handover {
 };
 template <class C> struct mma_handover<C, true> {
-    uint64_t queries_full; /* barriers: the queries of the n-th are there, or it is none */
+    uint64_t looked_up;    /* barriers: the n-th is known, n > 0 */
+    uint64_t queries_full; /* its queries are there */
     uint64_t taken;        /* both groups have taken it, and are done with the one before */
     uint64_t done;         /* its results are stored */
     struct mma_computed computed[2];

@@ -353,6 +353,15 @@ GPU_INLINE void mma_iterate_changed(const struct gpu_run *run, mma_shared<C> *sh
     } while (++n != own->end);
 }
 
+/* Whether the scores of an iteration stay as they are, in all rows of the warp. */
+template <class C>
+GPU_INLINE bool mma_is_plain(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
+{
+    const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
+
+    return n >= own->plain_begin && n < own->plain_end && all;
+}
+
 /* All KV iterations. The inner loop has those that no rule changes, and no code of rules, over which it would
  * have to jump: it is left for an iteration of others. */
 template <class C>
@@ -364,19 +373,21 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
     uint32_t n = own->begin;
 
     mma_find_first_scores<C>(shared, stages, own, s);
+    bool plain = mma_is_plain<C>(shared, own, n);
     GPU_LOOP
     for (;;) {
-        float offset[2];
+        float offset[2] = {0, 0};
         const bool checked = mma_is_checked<C>(shared, own);
-        n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
+        if (!plain)
+            n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
+        plain = false;
         mma_find_p<C>(run, shared, own, n, checked, offset, s);
         if (++n == own->end)
             return;
         GPU_LOOP
         for (;;) {
             mma_find_scores<C>(run, shared, stages, own, n, s);
-            const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
-            if (n < own->plain_begin || n >= own->plain_end || !all)
+            if (!mma_is_plain<C>(shared, own, n))
                 break;
             mma_find_p<C>(run, shared, own, n, false, none, s);
             if (++n == own->end)
@@ -406,17 +417,22 @@ GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared
     gpu_warp_barrier();
 }
 
-/* Attention of a work tile by the rows of a warp. */
+/* Attention of the n-th work tile by the rows of a warp. */
 template <class C>
 GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                            const struct gpu_work_tile *p, mma_consumer<C> *own)
+                            const struct gpu_work_tile *p, uint32_t n, mma_consumer<C> *own)
 {
     own->begin = own->end;
     own->end += mma_iterations<C>(p);
     mma_clear_consumer<C>(own);
     if (own->end == own->begin)
         return;
-    mma_begin_rules<C>(run, shared, p, own);
+    if (!C::Q_SCALED) /* otherwise rules depend on scales that are found while queries are loaded */
+        mma_begin_rules<C>(run, shared, p, own);
+    gpu_mbarrier_wait(&shared->handover.queries_full, n % 2);
+    gpu_wgmma_fence();
+    if (C::Q_SCALED)
+        mma_begin_rules<C>(run, shared, p, own);
     if constexpr (C::KV8)
         mma_iterate_changed<C>(run, shared, stages, p, own);
     else
@@ -467,8 +483,8 @@ GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, 
     const uint32_t group = own->row_warp / 4, thread = gpu_thread() % 128;
     struct mma_computed *mine = &shared->handover.computed[group];
 
-    gpu_mbarrier_wait(&shared->handover.queries_full, n % 2);
-    gpu_wgmma_fence();
+    if (n > 0)
+        gpu_mbarrier_wait(&shared->handover.looked_up, (n - 1) % 2);
     gpu_barrier_part(MMA_BARRIER_GROUP + group, 128); /* all of the group are done with the last one */
     if (thread == 0)
         mine->work = shared->work;
@@ -493,7 +509,7 @@ GPU_INLINE void mma_store_work(const struct gpu_run *run, mma_shared<C> *shared,
     const uint32_t rows = s->q_len * run->group - p->row0;
 
     if (mma_stores_directly<C>(run, p)) {
-        mma_store_rows<C>(run, shared, mma_query_stage<C>(queries, n), p, own->max, own->sum, own->o);
+        mma_store_rows<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own->max, own->sum, own->o);
     } else if (mma_stores_partials<C>(p)) {
         mma_store_partials<C>(run, p, rows, own->row_warp, 0, own->max, own->sum, own->o);
     } else {
@@ -519,8 +535,9 @@ GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shar
         mma_give_turn<C>(1); /* the other group is the first */
     GPU_LOOP
     for (uint32_t n = 0; mma_take_work<C>(run, shared, &own, n); n++) {
-        own.queries = mma_query_stage<C>(queries, n) + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW);
-        mma_consume<C>(run, shared, stages, p, &own);
+        own.queries =
+            mma_query_stage<C>(run, queries, n) + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW);
+        mma_consume<C>(run, shared, stages, p, n, &own);
         if (mma_finds_nonfinite<C>(run, shared, p, &own))
             shared->handover.again[n % 2] = 1;
         mma_store_work<C>(run, shared, queries, n, p, &own);

@@ -31,7 +31,8 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
                               gpu_thread() / GPU_WARP, C::WARPS);
         if (C::PREFILL_ONLY)
             return;
-        if (p->splits > 1 && run->phase != ATTN__PREFILL && mma_is_last_split<C>(run, shared, p, false))
+        if (p->splits > 1 && run->phase != ATTN__PREFILL && run->combines_apart == 0 &&
+            mma_is_last_split<C>(run, shared, p, false))
             mma_combine_tile<C>(run, &shared->sequence, p, false);
         if (p->next == 0)
             return;
@@ -44,8 +45,7 @@ template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
 {
     unsigned char *memory = gpu_shared();
     mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
-    unsigned char *queries = memory + C::FIXED_BYTES,
-                  *stages = queries + C::QUERY_STAGES * C::ROWS * C::Q_BYTES;
+    unsigned char *queries = memory + C::FIXED_BYTES, *stages = queries + C::ROWS * C::Q_BYTES;
     static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
 
     if (gpu_thread() < GPU_WARP)
@@ -103,14 +103,16 @@ template <class C> struct mma_entry<mma_combining<C>> {
 #define MMA_KERNELS_OF_2                        MMA_KERNELS_OF_1
 #define MMA_KERNELS_OF_4(each, name, rows, ...)                                                              \
     each(name##_r16_f32, mma_config<16, __VA_ARGS__, false>)                                                 \
-        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>) MMA_COMBINING(each, name, 64, __VA_ARGS__)
+        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>) MMA_COMBINING(each, name, 16, __VA_ARGS__)  \
+            MMA_COMBINING(each, name, 64, __VA_ARGS__)
 #define MMA_KERNELS_128(each, name, ...)                                                                     \
     MMA_KERNELS_64(each, name, __VA_ARGS__)                                                                  \
     MMA_KERNELS_OF(each, name, 128, __VA_ARGS__) MMA_COMBINING(each, name, 128, __VA_ARGS__)
 #define MMA_KERNELS_64(each, name, ...)                                                                      \
     MMA_KERNELS_OF(each, name, 8, __VA_ARGS__)                                                               \
     MMA_KERNELS_OF(each, name, 16, __VA_ARGS__)                                                              \
-    MMA_KERNELS_OF(each, name, 64, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
+    MMA_KERNELS_OF(each, name, 64, __VA_ARGS__)                                                              \
+    MMA_COMBINING(each, name, 16, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
 #define MMA_COMBINING(each, name, rows, ...)                                                                 \
     each(name##_r##rows##_combine, mma_combining<mma_config<rows, __VA_ARGS__, false>>)
 #define MMA_KERNELS_OF(each, name, rows, ...)                                                                \

@@ -42,6 +42,21 @@ GPU_INLINE void mma_write_row(float *row, uint32_t column_warp, const float o[C:
     }
 }
 
+/* The same of a row in the split workspace, 32 bytes of it by the lanes that have it. */
+template <class C>
+GPU_INLINE void mma_write_partial_row(float *row, uint32_t column_warp, const float o[C::WARP_DV / 8][4],
+                                      uint32_t h)
+{
+    const uint64_t at = (uint64_t)(row + column_warp * C::WARP_DV + gpu_thread() % 4 * (C::CODES ? 4 : 2));
+
+    GPU_UNROLL
+    for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
+        const float *even = &o[n][2 * h], *odd = &o[n + 1][2 * h];
+        gpu_store_global_f32x2(at + n * 32, even[0], C::CODES ? odd[0] : even[1]);
+        gpu_store_global_f32x2(at + n * 32 + (C::CODES ? 8 : 32), C::CODES ? even[1] : odd[0], odd[1]);
+    }
+}
+
 /* Whether rows go straight from registers to the split workspace: warps have rows of their own. */
 template <class C> GPU_INLINE bool mma_stores_partials(const struct gpu_work_tile *p)
 {
@@ -65,7 +80,10 @@ GPU_INLINE void mma_store_partials(const struct gpu_run *run, const struct gpu_w
             const float row_sum = mma_row_sum(sum[m][h]);
             if (row >= rows)
                 continue;
-            mma_write_row<C>(mma_partial_out<C>(run, split, row), column_warp, o[m], h);
+            if constexpr (C::KV32)
+                mma_write_row<C>(mma_partial_out<C>(run, split, row), column_warp, o[m], h);
+            else
+                mma_write_partial_row<C>(mma_partial_out<C>(run, split, row), column_warp, o[m], h);
             if (lane % 4 == 0 && column_warp == 0) {
                 float *lse = mma_partial_lse<C>(run, split, row);
                 lse[0] = max[m][h];

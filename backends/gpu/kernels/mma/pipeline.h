@@ -21,10 +21,17 @@ GPU_INLINE unsigned char *mma_pipeline_stage(unsigned char *stages, bool values,
     return stages + (2 * values + n % 2) * C::STAGE_BYTES;
 }
 
-/* The queries of the CTA's n-th work tile. */
-template <class C> GPU_INLINE unsigned char *mma_query_stage(unsigned char *queries, uint32_t n)
+/* Whether the queries of a work tile are copied while the one before is multiplied. */
+template <class C> GPU_INLINE bool mma_has_two_query_buffers(const struct gpu_run *run)
 {
-    return queries + n % C::QUERY_STAGES * (C::ROWS * C::Q_BYTES);
+    return C::QUERY_STAGES > 1 && run->query_buffers > 1;
+}
+
+/* The queries of the CTA's n-th work tile. */
+template <class C>
+GPU_INLINE unsigned char *mma_query_stage(const struct gpu_run *run, unsigned char *queries, uint32_t n)
+{
+    return queries + (mma_has_two_query_buffers<C>(run) ? n % 2 * C::SECOND_QUERIES : 0);
 }
 
 /* By one thread, before a barrier of the CTA. */
@@ -32,6 +39,7 @@ template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
 {
     mma_handover<C, true> *handover = &shared->handover;
 
+    gpu_mbarrier_init(&handover->looked_up, 1);
     gpu_mbarrier_init(&handover->queries_full, C::THREADS);
     gpu_mbarrier_init(&handover->taken, 2);
     gpu_mbarrier_init(&handover->done, C::WARPS);

@@ -83,6 +83,8 @@ template <class C> GPU_INLINE void mma_take_next(mma_shared<C> *shared)
     for (uint32_t i = gpu_thread(); i < sizeof(mma_looked_up<C>) / 4; i += C::THREADS)
         to[i] = from[i];
     mma_group_barrier<C>();
+    if (gpu_thread() == 0)
+        gpu_mbarrier_arrive(&shared->handover.looked_up);
 }
 
 /* ---------------------------------------------------------------- keys and values */
@@ -345,10 +347,11 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
         own->cleared = false;
         /* Where there is one buffer of queries, those of the last work tile may still be read: it is results
          * that are waited for then, and the first stages are filled meanwhile. */
-        const uint32_t early = C::QUERY_STAGES > 1 ? 0 : own->boxed < 2 ? own->boxed : 2;
+        const bool waits = n > 0 && !mma_has_two_query_buffers<C>(run);
+        const uint32_t early = C::QUERY_STAGES > 1 || !waits ? 0 : own->boxed < 2 ? own->boxed : 2;
         if (early > 0)
             boxed = mma_produce_boxes<C>(run, shared, stages, p, own, 0, early, false, n);
-        if (C::QUERY_STAGES == 1 && n > 0)
+        if (waits)
             gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
         mma_produce_queries<C>(run, shared, queries, p, own);
         if (boxed == early && early < own->boxed)
@@ -383,10 +386,9 @@ GPU_INLINE void mma_produce_tiles(const struct gpu_run *run, mma_shared<C> *shar
         const uint32_t keys = shared->sequence.kv_len, end = p->end * GPU_TILE;
         /* Keys of the last iteration that another split has do not exist. */
         own.range = mma_key_range_of(run, &shared->sequence, end < keys ? end : keys);
-        mma_produce<C>(run, shared, mma_query_stage<C>(queries, n), stages, p, &own, n);
+        mma_produce<C>(run, shared, mma_query_stage<C>(run, queries, n), stages, p, &own, n);
         mma_take_next<C>(shared);
     }
-    gpu_mbarrier_arrive(&shared->handover.queries_full);
 }
 
 #endif

@@ -105,7 +105,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
     return bytes > 4096 ? 5 : 8;
 }
 
-/* Buffers of queries: while a work tile is multiplied, those of the next are copied where there is room. */
+/* Most buffers of queries: while a work tile is multiplied, those of the next are copied where there is room.
+ */
 GPU_CONSTEXPR uint32_t gpu_mma_query_stages(struct gpu_mma_shape s)
 {
     return s.wgmma && s.dk <= 128 && !gpu_mma_converts(s) ? 2 : 1;
@@ -150,13 +151,17 @@ GPU_CONSTEXPR uint32_t gpu_mma_exchange_bytes(struct gpu_mma_shape s)
     return gpu_mma_column_warps(s) > 1 ? s.rows * gpu_mma_keys(s) * 4 : 0;
 }
 
-/* Queries, all stages, and exchanged scores. */
+/* A buffer of queries. */
+GPU_CONSTEXPR uint32_t gpu_mma_query_bytes(struct gpu_mma_shape s)
+{
+    return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + gpu_mma_row_padding(s));
+}
+
+/* A buffer of queries, all stages, and exchanged scores. */
 GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
-    const uint32_t padding = gpu_mma_row_padding(s);
-
-    return gpu_mma_query_stages(s) * s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
-           gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding) +
+    return gpu_mma_query_bytes(s) +
+           gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * gpu_mma_row_padding(s)) +
            2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s);
 }
 
@@ -166,18 +171,24 @@ GPU_CONSTEXPR uint32_t gpu_mma_result_pitch(struct gpu_mma_shape s)
     return s.rows == 8 && s.kv_size == 1 && s.dk > 256 ? s.dv : s.dv + 8;
 }
 
-/* Results of all warp groups, which overwrite queries and stages. */
+/* Results of all warp groups, which overwrite the first queries and all stages. */
 GPU_CONSTEXPR uint32_t gpu_mma_result_bytes(struct gpu_mma_shape s)
 {
     return gpu_mma_groups(s) * s.rows * gpu_mma_result_pitch(s) * 4;
 }
 
-/* Dynamic shared memory of a CTA. */
-GPU_CONSTEXPR uint32_t gpu_mma_shared_bytes(struct gpu_mma_shape s)
+/* Bytes in front of a second buffer of queries. */
+GPU_CONSTEXPR uint32_t gpu_mma_first_bytes(struct gpu_mma_shape s)
 {
     const uint32_t inputs = gpu_mma_input_bytes(s), results = gpu_mma_result_bytes(s);
 
     return gpu_mma_fixed_bytes(s) + (inputs > results ? inputs : results);
+}
+
+/* Most dynamic shared memory of a CTA. */
+GPU_CONSTEXPR uint32_t gpu_mma_shared_bytes(struct gpu_mma_shape s)
+{
+    return gpu_mma_first_bytes(s) + (gpu_mma_query_stages(s) - 1) * gpu_mma_query_bytes(s);
 }
 
 /* CTAs that a multiprocessor has registers for, and shared memory where a CTA can have 227 KB. */
