@@ -1,3 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The kernel that plans, for all families. */
+/* The kernels that plan, for all families. */
+#include "cascade-kernel.h"
 #include "plan-kernel.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fills the batch of a run from a step. */
+#include "cascade.h"
 #include "fail.h"
 #include "flashinfer.h"
 #include "state-step.h"
@@ -195,4 +196,6 @@ void attn__run_finish(const struct attn__step_view *view, const struct attn_prob
                             : problem->max_kv;
     batch->given = all ? ATTN_GIVEN_HOST_COPIES : 0;
     batch->host = all ? host : NULL;
+    /* What a graph replays has other pages each time. */
+    batch->cascade = attn__batch_has_cascade(problem, batch, view->state->batch == 0 ? batch->host : NULL);
 }

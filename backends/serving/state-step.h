@@ -32,7 +32,8 @@ int32_t attn__run_fill(const struct attn__step_view *view, uint32_t layer_class,
  */
 int32_t attn__step_check_window(const struct attn__state_core *core, const struct attn_step *step,
                                 uint32_t layer_class, struct attn_error *err);
-/* Sets the maxima of a batch and whether it has host copies. `problem` is the problem of the class. */
+/* Sets the maxima of a batch, its cascade, and whether it has host copies. `problem` is the problem of the
+ * class. */
 void attn__run_finish(const struct attn__step_view *view, const struct attn_problem *problem,
                       struct attn__run *run);
 

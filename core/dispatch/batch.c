@@ -43,6 +43,23 @@ static int32_t check_maxima(const struct attn_problem *problem, const struct att
     return ATTN_OK;
 }
 
+/* Whether a prefix may be computed once, which the plan has to have room for. */
+static int32_t check_cascade(const struct attn_problem *problem, const struct attn_batch *batch,
+                             struct attn_error *err)
+{
+    if (batch->reserved != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "reserved", "batch.reserved is %u; accepted: 0",
+                          batch->reserved);
+    if (batch->cascade > 1)
+        return attn__fail(err, ATTN_E_INVALID, 0, "cascade", "batch.cascade is %u; accepted: 0 or 1",
+                          batch->cascade);
+    if (batch->cascade == 0 || batch->num_tokens <= problem->cascade)
+        return ATTN_OK;
+    return attn__fail(err, ATTN_E_INVALID, 0, "cascade",
+                      "batch.cascade is 1 and batch.num_tokens %u; accepted: up to cascade=%u of the problem",
+                      batch->num_tokens, problem->cascade);
+}
+
 /* The arrays that tell where the keys of a sequence are. */
 static int32_t check_addressing(const struct attn_problem *problem, const struct attn_batch *batch,
                                 struct attn_error *err)
@@ -117,7 +134,9 @@ int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_
         return status;
     if (batch->q_offsets.data == NULL)
         return missing("q_offsets", "every batch with sequences", err);
-    status = check_addressing(problem, batch, err);
+    status = check_cascade(problem, batch, err);
+    if (status == ATTN_OK)
+        status = check_addressing(problem, batch, err);
     if (status == ATTN_OK && batch->num_tokens > 0)
         status = check_optional(&batch->q_positions, problem->positions, "q_positions", "positions", err);
     if (status == ATTN_OK && batch->position_dtype != 0 && batch->position_dtype != ATTN_INT32 &&

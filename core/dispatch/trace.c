@@ -47,8 +47,8 @@ void attn__trace_plan_line(const struct attn_plan *plan, uint64_t began, int32_t
     attn_problem_format(&plan->problem, problem, sizeof problem, NULL, NULL);
     memcpy(kernels, plan->answer.kernels, sizeof kernels);
     kernels[sizeof kernels - 1] = '\0';
-    snprintf(sizes, sizeof sizes, "seqs=%u tokens=%u max_q=%u max_kv=%u", batch->seqs, batch->num_tokens,
-             batch->max_q, batch->max_kv);
+    snprintf(sizes, sizeof sizes, "seqs=%u tokens=%u max_q=%u max_kv=%u%s", batch->seqs, batch->num_tokens,
+             batch->max_q, batch->max_kv, batch->cascade != 0 ? " cascade=1" : "");
     write_trace(plan->backend, began, status, call, problem, kernels, sizes);
 }
 

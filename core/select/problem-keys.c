@@ -359,6 +359,7 @@ const struct attn__key attn__keys[] = {
     COUNT("max_q", "0", MAXIMUM, max_q, 0, ATTN__COUNT_MAX, count_differs),
     COUNT("max_kv", "0", MAXIMUM, max_kv, 0, ATTN__COUNT_MAX, count_differs),
     COUNT("max_rows", "0", MAXIMUM, max_rows, 0, ATTN__COUNT_MAX, count_differs),
+    COUNT("cascade", "0", "0 (no step) to 2147483647", cascade, 0, ATTN__COUNT_MAX, count_differs),
 };
 const uint32_t attn__key_count = sizeof attn__keys / sizeof attn__keys[0];
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cascade.h"
 #include "session/session.h"
 
 /* ---------------------------------------------------------------- lengths */
@@ -147,6 +148,7 @@ static void fill_batch(struct attn_session *session, const struct attn_forward_a
     batch->table_width = args->table_width;
     batch->table_stride = (int64_t)args->table_width * (int64_t)sizeof(int32_t);
     batch->pages = args->pages;
+    batch->cascade = attn__batch_has_cascade(&session->problem, batch, host);
 }
 
 /* Whether the last step had the same lengths and tables, so that its schedule serves. */

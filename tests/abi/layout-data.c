@@ -96,7 +96,8 @@ AT(attn_problem, max_seqs, 144);
 AT(attn_problem, max_q, 148);
 AT(attn_problem, max_kv, 152);
 AT(attn_problem, max_rows, 156);
-AT(attn_problem, reserved, 160);
+AT(attn_problem, cascade, 160);
+AT(attn_problem, reserved, 164);
 
 SIZE(attn_batch_host, 88);
 AT(attn_batch_host, struct_size, 0);
@@ -112,7 +113,7 @@ AT(attn_batch_host, q_positions, 64);
 AT(attn_batch_host, seq_causal, 72);
 AT(attn_batch_host, kv_global_lens, 80);
 
-SIZE(attn_batch, 224);
+SIZE(attn_batch, 232);
 AT(attn_batch, struct_size, 0);
 AT(attn_batch, given, 4);
 AT(attn_batch, seqs, 8);
@@ -137,6 +138,8 @@ AT(attn_batch, cp_interleave, 180);
 AT(attn_batch, seq_causal, 184);
 AT(attn_batch, kv_global_lens, 200);
 AT(attn_batch, host, 216);
+AT(attn_batch, cascade, 224);
+AT(attn_batch, reserved, 228);
 
 SIZE(attn_kv_desc, 248);
 AT(attn_kv_desc, struct_size, 0);
@@ -209,7 +212,7 @@ AT(attn_plan_sizes, scratch, 16);
 AT(attn_plan_sizes, counters, 24);
 AT(attn_plan_sizes, staging, 32);
 
-SIZE(attn_plan_info, 288);
+SIZE(attn_plan_info, 296);
 AT(attn_plan_info, struct_size, 0);
 AT(attn_plan_info, graph_level, 4);
 AT(attn_plan_info, splits, 8);
@@ -218,6 +221,8 @@ AT(attn_plan_info, alignment, 16);
 AT(attn_plan_info, stride_multiple, 20);
 AT(attn_plan_info, bytes_per_run, 24);
 AT(attn_plan_info, kernels, 32);
+AT(attn_plan_info, cascade, 288);
+AT(attn_plan_info, reserved, 292);
 
 SIZE(attn_merge_part, 96);
 AT(attn_merge_part, out, 0);

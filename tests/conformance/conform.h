@@ -50,6 +50,7 @@ void check_abi(const struct run_options *options);
 
 void check_attention(struct target_list *list, const struct run_options *options);
 void check_replay(struct target_list *list, const struct run_options *options);
+void check_cascade(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);
 void check_write(struct target_list *list, const struct run_options *options);
 void check_cache(struct target_list *list, const struct run_options *options);

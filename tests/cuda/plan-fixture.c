@@ -167,6 +167,14 @@ void fixture_set_batch(struct fixture *fixture, struct fixture_class *own, uint3
         GIVE(kv_offsets, kv_offsets);
     else
         GIVE(kv_lens, kv_lens);
+    if (p->addressing == ATTN_TABLE)
+        GIVE(table, entries);
+    if (p->addressing == ATTN_CSR)
+        GIVE(csr_indptr, indptr);
+    if (p->addressing == ATTN_CSR && p->index_dtype == ATTN_INT64)
+        GIVE(csr_indices, wide);
+    else if (p->addressing == ATTN_CSR)
+        GIVE(csr_indices, entries);
     if (p->positions != 0)
         GIVE(q_positions, positions);
     if (p->seq_causal != 0)

@@ -6,7 +6,13 @@
 #include "plan.h"
 #include "world.h"
 
-enum { FIXTURE_CLASSES = 40, FIXTURE_SEQS = 2100, FIXTURE_Q_LEN = 200, FIXTURE_KV_LEN = 3000 };
+enum {
+    FIXTURE_CLASSES = 40,
+    FIXTURE_SEQS = 2100,
+    FIXTURE_Q_LEN = 200,
+    FIXTURE_KV_LEN = 3000,
+    FIXTURE_ENTRIES = 1 << 16
+};
 
 /* A layer class and the arrays of its step, of which `device` is a copy. */
 struct fixture_class {
@@ -19,6 +25,8 @@ struct fixture_class {
         int32_t q_offsets[FIXTURE_SEQS + 1], kv_lens[FIXTURE_SEQS], kv_offsets[FIXTURE_SEQS + 1],
             global_lens[FIXTURE_SEQS];
         int32_t positions[FIXTURE_SEQS * FIXTURE_Q_LEN];
+        int32_t entries[FIXTURE_ENTRIES], indptr[FIXTURE_SEQS + 1]; /* paged: written by the test */
+        int64_t wide[FIXTURE_ENTRIES];
         uint8_t seq_causal[FIXTURE_SEQS];
     } arrays;
     struct attn_buffer device;

@@ -165,6 +165,126 @@ static void test_random(struct world *world)
     check_clean(world, "nothing is left");
 }
 
+/* ---------------------------------------------------------------- shared pages */
+
+/* Sequences that begin with the same pages, but where one of them has another page, or an invalid one; what
+ * they have in common. */
+static uint32_t draw_prefix(struct fixture *fixture, struct fixture_class *own)
+{
+    const uint32_t seqs = fixture_draw(fixture, 4) == 0 ? FIXTURE_SEQS - 1 : 1 + fixture_draw(fixture, 60);
+    const uint32_t width = FIXTURE_ENTRIES / seqs < 700 ? FIXTURE_ENTRIES / seqs : 700;
+    const uint32_t common = fixture_draw(fixture, width), spoilt = fixture_draw(fixture, width);
+    const uint32_t spoiler = fixture_draw(fixture, 2 * seqs), stride = width + fixture_draw(fixture, 2);
+    uint32_t live = 0, least = common;
+
+    for (uint32_t i = 0; i < seqs; i++) {
+        const uint32_t q_len = fixture_draw(fixture, 6) == 0 ? 0 : 1 + fixture_draw(fixture, 3);
+        const uint32_t keys = fixture_draw(fixture, 9) == 0 ? fixture_draw(fixture, common + 1) : width;
+        const uint32_t before = keys > q_len ? keys - q_len : 0;
+        fixture_add_sequence(own, q_len, keys, true);
+        own->arrays.indptr[i] = (int32_t)(i * (stride <= FIXTURE_ENTRIES / seqs ? stride : width));
+        for (uint32_t j = 0; j < width; j++) {
+            const uint32_t at = (uint32_t)own->arrays.indptr[i] + j;
+            own->arrays.entries[at] = (int32_t)(j < common ? j : 1000 + i * width + j);
+            if (i == spoiler && j == spoilt)
+                own->arrays.entries[at] = fixture_draw(fixture, 2) == 0 ? -1 : 999;
+            own->arrays.wide[at] = own->arrays.entries[at];
+        }
+        if (q_len == 0)
+            continue;
+        live++;
+        least = before < least ? before : least;
+        least = i == spoiler && spoilt < least ? spoilt : least;
+    }
+    own->batch.table_stride = 4 * (int64_t)(own->arrays.indptr[seqs > 1]);
+    own->batch.table_width = width;
+    own->batch.cascade = 1;
+    return live > 1 ? least : 0;
+}
+
+/* The prefix of a step, in pages of one token, is found by both sides alike, and schedules of both halves
+ * too. */
+static void test_cascade(struct world *world)
+{
+    enum { STEPS = 60 };
+    uint32_t found = 0, none = 0;
+    bool same = true, right = true;
+    char text[96];
+
+    for (uint32_t step = 0; step < STEPS && same && right; step++) {
+        struct attn_problem p = fixture_problem(4);
+        struct attn_plan_info info;
+        struct fixture fixture;
+        int32_t arrays[5];
+        fixture_begin(&fixture, world, step);
+        p.addressing = step % 3 == 0 ? ATTN_TABLE : ATTN_CSR;
+        p.index_dtype = step % 3 == 1 ? ATTN_INT32 : ATTN_INT64;
+        p.block = 1;
+        p.cascade = FIXTURE_SEQS * FIXTURE_Q_LEN;
+        struct fixture_class *own = fixture_add(&fixture, &p);
+        const uint32_t wanted = draw_prefix(&fixture, own);
+        fixture_set_batch(&fixture, own, 4);
+        unsigned char *host = room_for(&fixture), *device = room_for(&fixture);
+        ATTN_INIT(&info);
+        same = takes(&fixture, ALL, host, 0, 1) && takes(&fixture, 0, device, 2, 0) &&
+               memcmp(host, device, fixture_bytes(&fixture)) == 0;
+        memcpy(arrays, device, sizeof arrays);
+        right = arrays[0] == 0 && arrays[1] == (int32_t)own->batch.num_tokens &&
+                arrays[2] == (int32_t)wanted && arrays[4] - arrays[3] == (int32_t)wanted &&
+                world->table->plan->describe(own->plan, &info) == ATTN_OK && info.cascade == 1;
+        if (!same || !right)
+            printf("# step %u: %d keys, wanted %u\n", step, arrays[2], wanted);
+        found += wanted > 0;
+        none += wanted == 0;
+        free(host);
+        free(device);
+        fixture_end(&fixture);
+    }
+    snprintf(text, sizeof text, "%u steps begin with the same pages, %u do not, the same bytes both ways",
+             found, none);
+    check(world, same && right && found > STEPS / 2 && none > 0, text);
+    check_clean(world, "nothing is left");
+}
+
+/* What decides which keys a row sees by its place, or wants the same bits whoever is beside it, has no
+ * cascade. */
+static void test_no_cascade(struct world *world)
+{
+    struct attn_problem problems[9];
+    struct attn_plan_info info;
+    struct fixture fixture;
+    bool none = true;
+
+    fixture_begin(&fixture, world, 1);
+    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+        problems[i] = fixture_problem(4);
+        problems[i].addressing = ATTN_TABLE;
+        problems[i].block = 16;
+        problems[i].cascade = 4;
+    }
+    problems[0].cascade = 0;
+    problems[1].addressing = ATTN_DENSE;
+    problems[2].window_left = 100;
+    problems[2].given |= ATTN_GIVEN_WINDOW_LEFT;
+    problems[3].alibi = ATTN_ALIBI_KEY;
+    problems[4].positions = 1;
+    problems[5].det = 1;
+    problems[6].mask = ATTN_MASK_BITS;
+    problems[7].align = ATTN_ALIGN_START;
+    problems[8].kv_source = ATTN_KV_NEW;
+    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+        const struct fixture_class *own = fixture_add(&fixture, &problems[i]);
+        ATTN_INIT(&info);
+        if (world->table->plan->describe(own->plan, &info) != ATTN_OK || info.cascade != 0) {
+            printf("# problem %zu\n", i);
+            none = false;
+        }
+    }
+    check(world, none, "problems without cascade");
+    fixture_end(&fixture);
+    check_clean(world, "nothing is left");
+}
+
 /* More schedules than a launch plans; those of problems that never prefill are one each. */
 static void test_many(struct world *world)
 {
@@ -287,8 +407,8 @@ static void test_tensor_cores(struct world *world)
 
 int main(int argc, char **argv)
 {
-    static void (*const parts[])(struct world *) = {test_numbers, test_random, test_many, test_mixed,
-                                                    test_tensor_cores};
+    static void (*const parts[])(struct world *) = {
+        test_numbers, test_random, test_cascade, test_no_cascade, test_many, test_mixed, test_tensor_cores};
 
     return world_main(argc, argv, parts, sizeof parts / sizeof parts[0]);
 }

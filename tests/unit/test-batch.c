@@ -121,6 +121,10 @@ Test(batch, scalars)
     REFUSED("", "max_kv", "maximum 64", s.batch.max_kv = 65);
     REFUSED("", "num_tokens", "accepted: up to", s.batch.max_q = 2);
     REFUSED("", "given", "0x6", s.batch.given = 7);
+    REFUSED("cascade=7", "cascade", "batch.cascade is 2; accepted: 0 or 1", s.batch.cascade = 2);
+    REFUSED("cascade=6", "cascade", "batch.num_tokens 7; accepted: up to cascade=6", s.batch.cascade = 1);
+    REFUSED("", "cascade", "accepted: up to cascade=0", s.batch.cascade = 1);
+    REFUSED("", "reserved", "batch.reserved is 5", s.batch.reserved = 5);
     REFUSED("", "table_stride", "multiples of 4", s.batch.table_stride = 18);
     REFUSED("", "position_dtype", "ATTN_INT64", s.batch.position_dtype = ATTN_F32);
 }

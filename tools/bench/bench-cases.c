@@ -75,6 +75,12 @@ static bool sizes_are_sane(const struct bench_case *the_case)
 
     for (uint32_t i = 0; i < the_case->seqs; i++) {
         const struct bench_sequence *sequence = &the_case->sequence[i];
+        if (the_case->prefix > sequence->ctx || (the_case->prefix > 0 && problem->addressing == ATTN_DENSE)) {
+            complain("prefix=%" PRIu32 " is more than sequence %" PRIu32
+                     " can share; accepted: up to its %" PRIu32 " keys, and with addr=dense 0",
+                     the_case->prefix, i, sequence->ctx);
+            return false;
+        }
         if (sequence->q_len <= sequence->ctx)
             continue;
         complain("q_len=%" PRIu32 " is more than the %" PRIu32 " keys of sequence %" PRIu32
@@ -82,7 +88,17 @@ static bool sizes_are_sane(const struct bench_case *the_case)
                  sequence->q_len, sequence->ctx, i);
         return false;
     }
+    if (problem->cascade > 0 && problem->addressing == ATTN_DENSE) {
+        complain("cascade=%" PRIu32 " is for steps whose sequences share pages; accepted with addr=dense: 0",
+                 problem->cascade);
+        return false;
+    }
     case_measure(the_case, &sizes);
+    if (problem->cascade > 0 && sizes.rows > problem->cascade) {
+        complain("the step has %" PRIu64 " query tokens; accepted with cascade=%" PRIu32 ": up to as many",
+                 sizes.rows, problem->cascade);
+        return false;
+    }
     if (sizes.keys > INT32_MAX / CASE_RANKS || sizes.rows * problem->heads > INT32_MAX ||
         sizes.width * the_case->seqs > INT32_MAX) {
         complain("%" PRIu64 " keys, %" PRIu64 " query tokens of %u heads and %" PRIu64
@@ -161,6 +177,7 @@ static int case_of_keys(const struct bench *bench, struct bench_case *out)
         return EXIT_USAGE;
     }
     sequences_of_keys(out, keys);
+    out->prefix = keys->prefix;
     case_measure(out, &sizes);
     /* A page of a dense cache is a sequence. */
     if (out->problem.addressing == ATTN_DENSE)
@@ -186,8 +203,8 @@ int cases_make(const struct bench *bench, struct bench_case list[CASES_MOST], un
 {
     const struct bench_keys *keys = &bench->keys;
     const struct bench_case empty = {.mode = bench->mode, .threads = keys->threads, .reps = keys->reps};
-    const bool given = keys->problem[0] != '\0' ||
-                       (keys->seqs | keys->ctx | keys->q_len | keys->layers | keys->skew.count) != 0;
+    const bool given = keys->problem[0] != '\0' || (keys->seqs | keys->ctx | keys->q_len | keys->prefix |
+                                                    keys->layers | keys->skew.count) != 0;
     int code = EXIT_YES;
 
     *out_count = 0;

@@ -25,6 +25,7 @@ static const struct own_key {
     {"seqs", offsetof(struct bench_keys, seqs), MOST_SEQS, NULL},
     {"ctx", offsetof(struct bench_keys, ctx), MOST_KEYS, NULL},
     {"q_len", offsetof(struct bench_keys, q_len), 1u << 24, NULL},
+    {"prefix", offsetof(struct bench_keys, prefix), MOST_KEYS, NULL},
     {"skew", offsetof(struct bench_keys, skew), 0, set_skew},
     {"layers", offsetof(struct bench_keys, layers), 4096, NULL},
     {"threads", offsetof(struct bench_keys, threads), 4096, NULL},

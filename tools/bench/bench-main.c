@@ -14,9 +14,9 @@ static const struct mode {
     const char *keys; /* own ones; "problem": those of the problem string too; NULL: files, no keys */
     int (*run)(struct bench *bench);
 } modes[] = {
-    {"decode", "seqs ctx q_len skew layers threads reps cold problem", attention_mode},
-    {"prefill", "seqs ctx q_len skew layers threads reps cold problem", attention_mode},
-    {"mixed", "seqs ctx q_len skew layers threads reps cold problem", attention_mode},
+    {"decode", "seqs ctx q_len prefix skew layers threads reps cold problem", attention_mode},
+    {"prefill", "seqs ctx q_len prefix skew layers threads reps cold problem", attention_mode},
+    {"mixed", "seqs ctx q_len prefix skew layers threads reps cold problem", attention_mode},
     {"metadata", "seqs ctx reps", metadata_mode},
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
@@ -42,9 +42,11 @@ static const char doc[] =
     "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"
     "\n"
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
-    "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps, cold (MiB). Without keys a "
-    "mode runs its default cases; serve needs trace=FILE.csv and takes requests, chunk, blocks, host_blocks, "
-    "reuse, speed and noop too. ATTN_BACKEND chooses the backend. Tables take the columns of the terminal, "
+    "sequence), prefix (keys that all begin with), skew (LONG:COUNTxSHORT, uneven sequences), layers, "
+    "threads, "
+    "reps, cold (MiB). Without keys a mode runs its default cases; serve needs trace=FILE.csv and takes "
+    "requests, chunk, blocks, host_blocks, reuse, speed and noop too. ATTN_BACKEND chooses the backend. "
+    "Tables take the columns of the terminal, "
     "or COLUMNS; 200 shows all.\n"
     "\n"
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";

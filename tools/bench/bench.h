@@ -26,9 +26,10 @@ struct bench_switch {
 
 /* Keys beside those of the problem string. 0 = not given. */
 struct bench_keys {
-    uint32_t seqs;  /* sequences */
-    uint32_t ctx;   /* keys of a sequence, those of the step included */
-    uint32_t q_len; /* query tokens of a sequence */
+    uint32_t seqs;   /* sequences */
+    uint32_t ctx;    /* keys of a sequence, those of the step included */
+    uint32_t q_len;  /* query tokens of a sequence */
+    uint32_t prefix; /* keys that all sequences have in common */
     struct bench_skew skew;
     uint32_t layers; /* caches visited in turn */
     uint32_t threads;

@@ -17,7 +17,7 @@ void case_measure(const struct bench_case *the_case, struct case_sizes *out_size
         uint64_t pages = (sequence->ctx + block - 1) / block;
 
         out_sizes->rows += sequence->q_len;
-        out_sizes->pages += pages;
+        out_sizes->pages += pages - (i > 0 ? the_case->prefix / block : 0);
         out_sizes->keys += pages * block;
         if (sequence->q_len > out_sizes->max_q)
             out_sizes->max_q = sequence->q_len;

@@ -28,6 +28,21 @@ static uint32_t pages_of(const struct workload *workload, uint32_t seq)
     return (uint32_t)(((uint64_t)workload->the_case->sequence[seq].ctx + block - 1) / block);
 }
 
+/* Page `j` of a sequence whose own ones begin behind `taken` others: those of the prefix are the first's. */
+static int32_t page_of(const struct workload *workload, const int32_t *pages, uint32_t seq, uint64_t j,
+                       uint64_t taken)
+{
+    const uint32_t common = seq > 0 ? workload->the_case->prefix / workload->problem.block : 0;
+
+    return pages[j < common ? j : taken + j - common];
+}
+
+/* Pages of a sequence that no other has. */
+static uint64_t own_pages_of(const struct workload *workload, uint32_t seq)
+{
+    return pages_of(workload, seq) - (seq > 0 ? workload->the_case->prefix / workload->problem.block : 0);
+}
+
 /* Table rows; beyond the pages of a sequence blocks are invalid. */
 static int32_t rows_of_table_init(struct workload *workload, const int32_t *pages, struct attn_error *err)
 {
@@ -38,8 +53,9 @@ static int32_t rows_of_table_init(struct workload *workload, const int32_t *page
     workload->table = need_memory(NULL, seqs * width, sizeof *workload->table);
     for (uint32_t i = 0; i < seqs; i++) {
         for (uint64_t j = 0; j < width; j++)
-            workload->table[i * width + j] = j < pages_of(workload, i) ? pages[taken + j] : -1;
-        taken += pages_of(workload, i);
+            workload->table[i * width + j] =
+                j < pages_of(workload, i) ? page_of(workload, pages, i, j, taken) : -1;
+        taken += own_pages_of(workload, i);
     }
     batch->table_stride = (int64_t)width * 4;
     batch->table_width = (uint32_t)width;
@@ -47,26 +63,27 @@ static int32_t rows_of_table_init(struct workload *workload, const int32_t *page
     return workload_upload(workload, workload->table, seqs * width * 4, &batch->table, err);
 }
 
-static int32_t pages_init(struct workload *workload, struct attn_error *err)
+/* The indices of all sequences, one behind the other. */
+static int32_t indices_init(struct workload *workload, const int32_t *pages, struct attn_error *err)
 {
-    uint32_t seqs = workload->the_case->seqs, count = (uint32_t)workload->sizes.pages;
+    uint32_t seqs = workload->the_case->seqs;
     struct attn_batch *batch = &workload->batch;
-    int32_t *pages = need_memory(NULL, count, sizeof *pages);
-    int32_t status;
+    uint64_t taken = 0;
 
-    number_pages(pages, count, workload->the_case->ordered);
-    if (workload->problem.addressing == ATTN_TABLE) {
-        status = rows_of_table_init(workload, pages, err);
-        free(pages);
-        return status;
-    }
-    workload->table = pages;
     workload->indptr = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->indptr);
     workload->indptr[0] = 0;
     for (uint32_t i = 0; i < seqs; i++)
         workload->indptr[i + 1] = workload->indptr[i] + (int32_t)pages_of(workload, i);
+    const uint32_t count = (uint32_t)workload->indptr[seqs];
+    workload->table = need_memory(NULL, count, sizeof *workload->table);
+    for (uint32_t i = 0; i < seqs; i++) {
+        for (uint64_t j = 0; j < pages_of(workload, i); j++)
+            workload->table[(uint64_t)workload->indptr[i] + j] = page_of(workload, pages, i, j, taken);
+        taken += own_pages_of(workload, i);
+    }
     workload->host.csr_indptr = workload->indptr;
-    status = workload_upload(workload, workload->indptr, ((uint64_t)seqs + 1) * 4, &batch->csr_indptr, err);
+    int32_t status =
+        workload_upload(workload, workload->indptr, ((uint64_t)seqs + 1) * 4, &batch->csr_indptr, err);
     if (status != ATTN_OK)
         return status;
     if (workload->problem.index_dtype == ATTN_INT32) {
@@ -78,6 +95,19 @@ static int32_t pages_init(struct workload *workload, struct attn_error *err)
         workload->wide_indices[i] = workload->table[i];
     workload->host.csr_indices = workload->wide_indices;
     return workload_upload(workload, workload->wide_indices, (uint64_t)count * 8, &batch->csr_indices, err);
+}
+
+static int32_t pages_init(struct workload *workload, struct attn_error *err)
+{
+    uint32_t count = (uint32_t)workload->sizes.pages;
+    int32_t *pages = need_memory(NULL, count, sizeof *pages);
+
+    number_pages(pages, count, workload->the_case->ordered);
+    const int32_t status = workload->problem.addressing == ATTN_TABLE
+                               ? rows_of_table_init(workload, pages, err)
+                               : indices_init(workload, pages, err);
+    free(pages);
+    return status;
 }
 
 static int32_t ranks_init(struct workload *workload, struct attn_error *err)
@@ -111,6 +141,7 @@ int32_t batch_init(struct workload *workload, struct attn_error *err)
     batch->max_q = workload->sizes.max_q;
     batch->max_kv = workload->sizes.max_kv;
     batch->pages = (uint32_t)workload->sizes.pages;
+    batch->cascade = workload->problem.cascade > 0;
     batch->host = &workload->host;
     workload->q_offsets = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->q_offsets);
     workload->kv_lens = need_memory(NULL, seqs, sizeof *workload->kv_lens);

@@ -23,8 +23,9 @@ struct bench_case {
     struct bench_sequence *sequence;
     uint32_t layers; /* 0: as many as a cold cache takes */
     uint32_t threads;
-    uint32_t reps; /* 0: default */
-    bool ordered;  /* pages of a sequence follow each other */
+    uint32_t reps;   /* 0: default */
+    bool ordered;    /* pages of a sequence follow each other */
+    uint32_t prefix; /* keys that all sequences have in common, as far as they fill pages */
 };
 
 /* Sums and maxima over the sequences; 64 bits, so that they can be judged before they are used. */

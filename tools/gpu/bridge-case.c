@@ -25,8 +25,19 @@ static int32_t sequences_init(struct bench_case *measured, const uint32_t *lengt
     return ATTN_OK;
 }
 
+/* Pages that all sequences begin with lie in a paged cache, and all have them. */
+static int32_t check_prefix(const struct bench_case *measured)
+{
+    if (measured->prefix > 0 && measured->problem.addressing == ATTN_DENSE)
+        return gpu_bench_refuse("prefix", "sequences of a dense cache share nothing; accepted is 0");
+    for (uint32_t i = 0; i < measured->seqs; i++)
+        if (measured->prefix > measured->sequence[i].ctx)
+            return gpu_bench_refuse("prefix", "a sequence has fewer keys; accepted are as many as all have");
+    return ATTN_OK;
+}
+
 struct gpu_case *gpu_case_create(struct gpu_bench *bench, const char *problem, const uint32_t *lengths,
-                                 uint32_t seqs, uint32_t sets, uint32_t ordered)
+                                 uint32_t seqs, uint32_t sets, uint32_t ordered, uint32_t prefix)
 {
     struct gpu_case *the_case = calloc(1, sizeof *the_case);
     struct attn_error *err = gpu_bench_err();
@@ -42,10 +53,13 @@ struct gpu_case *gpu_case_create(struct gpu_bench *bench, const char *problem, c
     the_case->measured.mode = "decode"; /* flops and bytes of keys do not depend on it */
     the_case->measured.layers = sets;
     the_case->measured.ordered = ordered != 0;
+    the_case->measured.prefix = prefix;
     status = sets != 0 ? attn_problem_parse(problem, &the_case->measured.problem, err)
                        : gpu_bench_refuse("sets", "no set of buffers; accepted is 1 at least");
     if (status == ATTN_OK)
         status = sequences_init(&the_case->measured, lengths, seqs);
+    if (status == ATTN_OK)
+        status = check_prefix(&the_case->measured);
     if (status == ATTN_OK)
         case_measure(&the_case->measured, &sizes);
     /* A page of a dense cache is a sequence. */

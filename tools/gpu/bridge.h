@@ -37,12 +37,13 @@ GPU_BENCH_API void gpu_bench_graph_destroy(struct attn_graph *graph);
 
 /*
  * A case: `lengths` has query tokens and keys of each of `seqs` sequences, `sets` is how many caches there
- * are, all of the same batch. `ordered`: pages of a sequence follow each other, else they are scattered. Its
- * schedule is there when this returns.
+ * are, all of the same batch. `ordered`: pages of a sequence follow each other, else they are scattered.
+ * `prefix`: keys that all sequences begin with, as far as they fill pages. The schedule is there when this
+ * returns.
  */
 GPU_BENCH_API struct gpu_case *gpu_case_create(struct gpu_bench *bench, const char *problem,
                                                const uint32_t *lengths, uint32_t seqs, uint32_t sets,
-                                               uint32_t ordered);
+                                               uint32_t ordered, uint32_t prefix);
 GPU_BENCH_API void gpu_case_destroy(struct gpu_case *the_case);
 /* One run over the cache of a set; waits for nothing. */
 GPU_BENCH_API int32_t gpu_case_run(struct gpu_case *the_case, uint32_t set, void *stream);

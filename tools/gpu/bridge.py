@@ -26,7 +26,7 @@ class Bridge:
         "gpu_bench_graph_end": (c_int32, c_void_p),
         "gpu_bench_graph_launch": (c_int32, c_void_p, c_void_p),
         "gpu_bench_graph_destroy": (None, c_void_p),
-        "gpu_case_create": (c_void_p, c_void_p, c_char_p, c_void_p, c_uint32, c_uint32, c_uint32),
+        "gpu_case_create": (c_void_p, c_void_p, c_char_p, c_void_p, c_uint32, c_uint32, c_uint32, c_uint32),
         "gpu_case_destroy": (None, c_void_p),
         "gpu_case_run": (c_int32, c_void_p, c_uint32, c_void_p),
         "gpu_case_prepare": (c_int32, c_void_p, c_uint32, c_void_p),
@@ -80,14 +80,15 @@ class Bridge:
 
 
 class Case:
-    """A problem on a batch, with its buffers. `lengths` are pairs of query tokens and keys."""
+    """A problem on a batch, with its buffers. `lengths` are pairs of query tokens and keys; all sequences begin with
+    the same `prefix` keys."""
 
-    def __init__(self, bridge, problem, lengths, sets, ordered=False):
+    def __init__(self, bridge, problem, lengths, sets, ordered=False, prefix=0):
         self.bridge, self.sets, self.lengths = bridge, sets, lengths
         flat = [number for pair in lengths for number in pair]
         array = (c_uint32 * len(flat))(*flat)
         self.handle = bridge.library.gpu_case_create(
-            bridge.handle, problem.encode(), ctypes.cast(array, c_void_p), len(lengths), sets, int(ordered)
+            bridge.handle, problem.encode(), ctypes.cast(array, c_void_p), len(lengths), sets, int(ordered), prefix
         )
         if not self.handle:
             raise bridge.failure(problem)

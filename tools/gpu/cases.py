@@ -30,7 +30,8 @@ class Bar:
 
 @dataclass
 class Case:
-    """`others`: libattn once more, under another problem or with pages in order, sampled in alternation."""
+    """`others`: libattn once more, under another problem or with pages in order, sampled in alternation. `prefix`: keys
+    that all sequences begin with."""
 
     name: str
     group: str
@@ -40,10 +41,16 @@ class Case:
     others: dict = field(default_factory=dict)  # name: (problem, ordered)
     peers: bool = True
     quick: bool = False
+    prefix: int = 0
 
     @property
     def lengths(self):
         return parse_batch(self.batch)
+
+    @property
+    def description(self):
+        """The batch in words."""
+        return self.batch + (f", the first {self.prefix} keys shared" if self.prefix else "")
 
     @property
     def decodes(self):
@@ -87,6 +94,12 @@ def decode(name, batch, problem=HEADS, bars=(), **more):
 
 def prefill(name, batch, problem, bars=(), **more):
     return Case("prefill-" + name, "prefill", problem, batch, list(bars), **more)
+
+
+def cascade(name, batch, prefix, aim):
+    return Case("cascade-" + name, "cascade", HEADS + " cascade=64", batch, peers=False, prefix=prefix,
+                others={"flat": (HEADS, False)}, bars=[Bar("against reading the prefix for each sequence", "flat",
+                                                           "libattn", "least", aim)])
 
 
 def fp8(name, batch, kv, scales="unit", bars=(), **more):
@@ -138,6 +151,9 @@ def build():
         Case("chunk-512-16k", "chunked prefill", HEADS, "1x512/16384"),
         Case("chunk-512-64k", "chunked prefill", HEADS, "1x512/65536"),
         Case("mixed", "mixed", HEADS, "1x2048/8192+63x1/4096", peers=False),
+        cascade("64-32k", "64x1/33280", 32768, 6),
+        cascade("64-4k", "64x1/4608", 4096, 1.3),
+        cascade("64-none", "64x1/4608", 0, 0.9),
         Case("mla-16-128-4k", "MLA decode", mla.format(16), "128x1/4096", peers=False),
         Case("mla-128-32-4k", "MLA decode", mla.format(128), "32x1/4096", peers=False),
         Case("cache", CACHES, HEADS, "32x1/2048", peers=False),

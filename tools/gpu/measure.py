@@ -106,7 +106,7 @@ class Measurement:
     def add_libattn(self, name, problem, lengths, ordered):
         bench = self.bench
         sets = buffers.sets_of(bench, problem, lengths, self.copies(lengths) if name == "libattn" else 0)
-        case = libattn.Case(bench.bridge, problem, lengths, sets, ordered)
+        case = libattn.Case(bench.bridge, problem, lengths, sets, ordered, self.case.prefix)
         self.cases.append(case)
         self.names.append(name)
         error = self.check(name, case)
@@ -252,7 +252,7 @@ class Measurement:
         return {
             "name": self.case.name,
             "group": self.case.group,
-            "batch": self.case.batch,
+            "batch": self.case.description,
             "timed": "calls in a graph" if self.graphs else "single calls",
             "runs": runs,
             "bars": [judge_bar(bar, runs) for bar in self.case.bars],

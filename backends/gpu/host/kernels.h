@@ -55,6 +55,13 @@ struct gpu_part {
     uint64_t counters_offset, counters_bytes;
 };
 
+/* Addresses of the blocks of a plan, or offsets in those of another. */
+struct gpu_blocks {
+    uint64_t schedule, scratch, counters;
+};
+
+struct gpu_cascade;
+
 struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
@@ -62,9 +69,10 @@ struct attn_plan_impl {
         parts[3]; /* decode, det: decode of more rows, prefill; a single one takes all sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
-    gpu_handle upload;  /* writes values of the host into device memory */
-    gpu_handle planner; /* writes schedules; NULL if no part has one */
-    uint32_t units;     /* multiprocessors */
+    gpu_handle upload;           /* writes values of the host into device memory */
+    gpu_handle planner;          /* writes schedules; NULL if no part has one */
+    struct gpu_cascade *cascade; /* for steps with batch.cascade, or NULL */
+    uint32_t units;              /* multiprocessors */
 };
 
 /*
@@ -91,6 +99,14 @@ struct gpu_family {
 
 /* The family that all vendors have. */
 extern const struct gpu_family gpu_reference_family;
+
+/* Adds a block to a plan's, at `*offset`. False if 64 bits do not hold the sum; too_large says so. */
+bool gpu_plan_add_block(uint64_t *total, uint64_t *offset, uint64_t bytes);
+int32_t gpu_plan_too_large(struct attn_error *err);
+
+/* Launches the kernels of a plan. `run` is resolved and has no blocks yet; the context is current. */
+int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
+                        const struct gpu_blocks *blocks, void *stream, struct attn_error *err);
 
 /* Whether a step can have sequences that a part takes, by the most query tokens that one of them has. */
 bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t group);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "host.h"
+#include "cascade.h"
 
 static uint64_t round_block(uint64_t size)
 {
@@ -43,13 +43,13 @@ bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t gro
     return part->phase == GPU_ALL_PHASES || (uint64_t)max_q * group >= part->min_rows;
 }
 
-static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
+bool gpu_plan_add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
 {
     *offset = *total;
     return bytes <= INT64_MAX && !__builtin_add_overflow(*total, round_block(bytes), total);
 }
 
-static int32_t too_large(struct attn_error *err)
+int32_t gpu_plan_too_large(struct attn_error *err)
 {
     return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
                       "the maxima need blocks beyond 64-bit sizes");
@@ -65,16 +65,22 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     sizes->alignment = GPU_ALIGNMENT;
     for (uint32_t i = 0; i < plan->part_count; i++) {
         struct gpu_part *part = &plan->parts[i];
-        if (!add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes))
-            return too_large(err);
+        if (!gpu_plan_add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes))
+            return gpu_plan_too_large(err);
         if (i > 0 && part->kernel == part[-1].kernel && part->scratch_bytes == part[-1].scratch_bytes) {
             part->scratch_offset = part[-1].scratch_offset;
             part->counters_offset = part[-1].counters_offset;
             continue;
         }
-        if (!add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
-            !add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
-            return too_large(err);
+        if (!gpu_plan_add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
+            !gpu_plan_add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
+            return gpu_plan_too_large(err);
+    }
+    if (plan->cascade != NULL) {
+        const struct attn_plan_sizes *other = &plan->cascade->sizes;
+        sizes->schedule = sizes->schedule > other->schedule ? sizes->schedule : other->schedule;
+        sizes->scratch = sizes->scratch > other->scratch ? sizes->scratch : other->scratch;
+        sizes->counters = sizes->counters > other->counters ? sizes->counters : other->counters;
     }
     sizes->staging = sizes->schedule;
     return ATTN_OK;
@@ -110,9 +116,11 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     dispatch(plan);
     int32_t status = find_functions(plan, err);
     if (status == ATTN_OK)
+        status = gpu_cascade_create(plan, err);
+    if (status == ATTN_OK)
         status = find_sizes(plan, err);
     if (status != ATTN_OK) {
-        free(plan);
+        gpu_plan_destroy(plan);
         return status;
     }
     *out = plan;
@@ -121,6 +129,9 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
 
 void gpu_plan_destroy(struct attn_plan_impl *plan)
 {
+    if (plan == NULL)
+        return;
+    gpu_cascade_destroy(plan->cascade);
     free(plan);
 }
 
@@ -135,6 +146,7 @@ int32_t gpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
     attn__plan_info_init(out, &plan->problem);
     out->graph_level = ATTN_GRAPH_ALWAYS;
     out->splits = 1;
+    out->cascade = plan->cascade != NULL;
     for (uint32_t i = 0; i < plan->part_count; i++) {
         const struct gpu_part *part = &plan->parts[i];
         const size_t length = strlen(out->kernels);

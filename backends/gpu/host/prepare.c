@@ -4,7 +4,7 @@
  * checked, and schedules are planned here and copied, adjacent ones by one copy. Otherwise they are jobs of
  * one kernel, which writes the same bytes because it shares the planning code (plan.h).
  */
-#include "host.h"
+#include "cascade.h"
 
 static struct attn_buffer buffer_of(const void *memory)
 {
@@ -159,21 +159,73 @@ static void write_sums(const struct gpu_plan_job *job)
     sums[job->lengths.seqs] = sum + gpu_plan_mark(job, split_tiles);
 }
 
-/* Plans all parts on the host, into staging, and adds the copy. */
+/* Plans all parts on the host. `memory` is that of the plan's schedule. */
+static void write_parts(const struct attn_plan_impl *plan, const struct gpu_batch *batch, uint64_t memory)
+{
+    for (uint32_t i = 0; i < plan->part_count; i++) {
+        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], batch, memory);
+        if (plan->parts[i].schedule_bytes > 0)
+            write_sums(&job);
+    }
+}
+
+/* Adds the jobs of all parts. `schedule` is the address of the plan's schedule. */
+static int32_t add_parts(const struct attn_plan_impl *plan, const struct gpu_batch *batch, uint64_t schedule,
+                         struct pending *pending, struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+
+    for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
+        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], batch, schedule);
+        if (plan->parts[i].schedule_bytes > 0)
+            status = add_job(pending, plan->planner, &job, err);
+    }
+    return status;
+}
+
+/* Pages that all sequences with queries begin with. */
+static struct gpu_cascade_prefix find_prefix(const struct gpu_cascade_job *job)
+{
+    uint32_t first = job->seqs, live = 0, pages = UINT32_MAX;
+
+    for (uint32_t i = 0; i < job->seqs; i++) {
+        const struct gpu_cascade_sequence own = gpu_cascade_at(job, i);
+        if (own.q_len == 0)
+            continue;
+        first = live++ == 0 ? i : first;
+        pages = own.pages < pages ? own.pages : pages;
+        for (uint32_t page = 0; page < pages && i > first; page++)
+            if (!gpu_cascade_is_same(job, gpu_cascade_first(job, first), gpu_cascade_first(job, i), page))
+                pages = page;
+    }
+    return (struct gpu_cascade_prefix){live < 2 ? 0 : pages, first};
+}
+
+/* Plans a step on the host, into staging, and adds the copy. */
 static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                             const struct attn_span *schedule, char *memory, struct pending *pending,
                             struct attn_error *err)
 {
+    const struct gpu_cascade *cascade = gpu_cascade_of(plan, batch);
     const struct attn_batch host = batch_on_host(batch);
+    const uint64_t at = (uint64_t)(uintptr_t)memory;
     struct gpu_batch arrays;
 
     if (plan->sizes.schedule == 0)
         return ATTN_OK;
     gpu_resolve_batch(&arrays, &plan->problem, &host);
-    for (uint32_t i = 0; i < plan->part_count; i++) {
-        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], &arrays, (uint64_t)(uintptr_t)memory);
-        if (plan->parts[i].schedule_bytes > 0)
-            write_sums(&job);
+    if (cascade == NULL) {
+        write_parts(plan, &arrays, at);
+    } else {
+        const struct gpu_cascade_job job = gpu_cascade_job_of(plan, &arrays, at);
+        const struct gpu_cascade_prefix prefix = find_prefix(&job);
+        gpu_cascade_write_prefix(&job, prefix);
+        for (uint32_t i = 0; i < job.seqs; i++)
+            gpu_cascade_write_suffix(&job, prefix, i);
+        for (uint32_t i = 0; i < GPU_HALVES; i++) {
+            const struct gpu_batch half = gpu_cascade_batch(plan, &arrays, at, (enum gpu_half)i);
+            write_parts(cascade->half[i], &half, at + cascade->at[i].schedule);
+        }
     }
     return add_copy(pending, gpu_address(&schedule->buffer), memory, plan->sizes.schedule, err);
 }
@@ -182,15 +234,20 @@ static int32_t prepare_device(const struct attn_plan_impl *plan, const struct at
                               const struct attn_span *schedule, struct pending *pending,
                               struct attn_error *err)
 {
+    const struct gpu_cascade *cascade = gpu_cascade_of(plan, batch);
+    const uint64_t at = gpu_address(&schedule->buffer);
+    const uint32_t one_cta[] = {1, 1, 1};
     struct gpu_batch arrays;
-    int32_t status = ATTN_OK;
 
     gpu_resolve_batch(&arrays, &plan->problem, batch);
-    for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
-        const struct gpu_plan_job job =
-            job_of(plan, &plan->parts[i], &arrays, gpu_address(&schedule->buffer));
-        if (plan->parts[i].schedule_bytes > 0)
-            status = add_job(pending, plan->planner, &job, err);
+    if (cascade == NULL)
+        return add_parts(plan, &arrays, at, pending, err);
+    const struct gpu_cascade_job job = gpu_cascade_job_of(plan, &arrays, at);
+    int32_t status = gpu_launch(pending->context, cascade->search, one_cta, GPU_PLAN_THREADS, 0, &job,
+                                "gpu_cascade", pending->stream, err);
+    for (uint32_t i = 0; i < GPU_HALVES && status == ATTN_OK; i++) {
+        const struct gpu_batch half = gpu_cascade_batch(plan, &arrays, at, (enum gpu_half)i);
+        status = add_parts(cascade->half[i], &half, at + cascade->at[i].schedule, pending, err);
     }
     return status;
 }

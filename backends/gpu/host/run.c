@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Runs one layer: checks alignment, resolves its arguments into that of the kernels, launches them. */
-#include "host.h"
+#include "cascade.h"
 #include "scales.h"
 
 static int32_t check_alignment(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -22,35 +22,51 @@ static int32_t check_alignment(const struct attn_plan_impl *plan, const struct a
     return status == ATTN_OK && bare != NULL ? attn__kv_align(bare, err) : status;
 }
 
-/* The context is current. */
-static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *run,
-                            const struct attn_span *schedule, const struct attn_scratch *scratch,
-                            void *stream, struct attn_error *err)
+int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
+                        const struct gpu_blocks *blocks, void *stream, struct attn_error *err)
 {
-    struct gpu_context *context = plan->backend->context;
     int32_t status = ATTN_OK;
 
-    if (plan->sizes.counters > 0 && scratch->counters_dirty != 0)
-        status = gpu_check(context,
-                           context->driver->memset_d8_async(gpu_address(&scratch->counters.buffer), 0,
-                                                            plan->sizes.counters, stream),
-                           "counters", gpu_names.memset_d8_async, err);
-    if (run->batch.seqs == 0 || run->batch.num_tokens == 0)
-        return status;
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct gpu_part *part = &plan->parts[i];
         run->phase = part->phase;
         run->schedule_bytes = part->schedule_bytes;
         run->scratch_bytes = part->scratch_bytes;
         run->counters_bytes = part->counters_bytes;
-        run->schedule = part->schedule_bytes > 0 ? gpu_address(&schedule->buffer) + part->schedule_offset : 0;
-        run->scratch =
-            part->scratch_bytes > 0 ? gpu_address(&scratch->scratch.buffer) + part->scratch_offset : 0;
-        run->counters =
-            part->counters_bytes > 0 ? gpu_address(&scratch->counters.buffer) + part->counters_offset : 0;
+        run->schedule = part->schedule_bytes > 0 ? blocks->schedule + part->schedule_offset : 0;
+        run->scratch = part->scratch_bytes > 0 ? blocks->scratch + part->scratch_offset : 0;
+        run->counters = part->counters_bytes > 0 ? blocks->counters + part->counters_offset : 0;
         status = part->kernel->family->launch(plan, part, run, stream, err);
     }
     return status;
+}
+
+static uint64_t block_at(const struct attn_span *span, uint64_t size)
+{
+    return size > 0 ? gpu_address(&span->buffer) : 0;
+}
+
+/* The context is current. */
+static int32_t launch_step(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                           struct gpu_run *run, const struct attn_span *schedule,
+                           const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+{
+    const struct attn_plan_sizes *sizes = &plan->sizes;
+    const struct gpu_blocks blocks = {block_at(schedule, sizes->schedule),
+                                      block_at(&scratch->scratch, sizes->scratch),
+                                      block_at(&scratch->counters, sizes->counters)};
+    struct gpu_context *context = plan->backend->context;
+    int32_t status = ATTN_OK;
+
+    if (sizes->counters > 0 && scratch->counters_dirty != 0)
+        status =
+            gpu_check(context, context->driver->memset_d8_async(blocks.counters, 0, sizes->counters, stream),
+                      "counters", gpu_names.memset_d8_async, err);
+    if (status != ATTN_OK || run->batch.seqs == 0 || run->batch.num_tokens == 0)
+        return status;
+    if (gpu_cascade_of(plan, batch) != NULL)
+        return gpu_cascade_run(plan, run, &blocks, stream, err);
+    return gpu_plan_launch(plan, run, &blocks, stream, err);
 }
 
 int32_t gpu_plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -73,7 +89,7 @@ int32_t gpu_plan_run(const struct attn_plan_impl *plan, const struct attn_batch 
         return status;
     status = gpu_scales_place(plan, &run, cache, stream, &scales, err);
     if (status == ATTN_OK)
-        status = launch_parts(plan, &run, schedule, scratch, stream, err);
+        status = launch_step(plan, batch, &run, schedule, scratch, stream, err);
     status = gpu_scales_release(plan, scales, stream, status, err);
     return gpu_leave(context, status);
 }

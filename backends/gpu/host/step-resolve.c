@@ -101,7 +101,7 @@ int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *a
     out->out = tensor_of(&args->out);
     out->lse = tensor_of(&args->lse);
     out->count = args->count;
-    out->dtype = args->dtype;
+    out->dtype = out->part_dtype = args->dtype;
     out->base2 = args->lse_base == ATTN_LSE_BASE2;
     out->rows = args->num_tokens;
     out->heads = args->heads;
@@ -121,7 +121,7 @@ int32_t gpu_rescale_resolve(struct gpu_merge *out, const struct attn_rescale_arg
     out->out = tensor_of(&args->out);
     out->lse = tensor_of(&args->own);
     out->count = args->count;
-    out->dtype = args->dtype;
+    out->dtype = out->part_dtype = args->dtype;
     out->base2 = args->lse_base == ATTN_LSE_BASE2;
     out->rows = args->num_tokens;
     out->heads = args->heads;

@@ -210,11 +210,14 @@ struct gpu_merge {
     uint32_t stepped;
     uint32_t count;
     uint32_t dtype;
+    uint32_t part_dtype;
     uint32_t base2; /* 1: logarithms of the parts are of base 2 */
     uint32_t rows;
+    uint64_t rows_at; /* i32: how many of them there are, or 0: all */
     uint32_t heads;
     uint32_t head_dim;
     uint32_t wide;
+    uint32_t reserved;
 };
 
 /* The argument block of a launch. */

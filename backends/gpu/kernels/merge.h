@@ -109,9 +109,9 @@ GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double 
                                   uint32_t head)
 {
     a = (const struct gpu_merge *)gpu_again(a);
-    struct gpu_kv_vector vector = gpu_kv_vector_in(&a->out, a->dtype, row, head);
+    struct gpu_kv_vector vector = gpu_kv_vector_in(&a->parts[0].out, a->part_dtype, row, head);
+    const struct gpu_kv_vector to = gpu_kv_vector_in(&a->out, a->dtype, row, head);
     float sums[4] = {0, 0, 0, 0}, values[4] = {0, 0, 0, 0};
-    const uint64_t to = vector.at;
 
     for (uint32_t first = 0; first < a->count; first += GPU_WARP) {
         const struct gpu_merge_share share = gpu_merge_weight(a, first, max, sum, row, head);
@@ -128,16 +128,16 @@ GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double 
         }
     }
     /* Stored only now, because the result may overwrite a part. */
-    vector.at = to;
     if (d < a->head_dim)
-        gpu_kv_store(&vector, d, a->wide, sums);
+        gpu_kv_store(&to, d, a->wide, sums);
 }
 
 GPU_KERNEL(gpu_merge_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, argument))
 {
     const struct gpu_merge *a = (const struct gpu_merge *)gpu_argument(&argument);
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP, lane = gpu_thread() % GPU_WARP;
-    const uint64_t all = (uint64_t)a->rows * a->heads;
+    const uint32_t rows = a->rows_at != 0 ? (uint32_t)gpu_at<const int32_t>(a->rows_at, 0) : a->rows;
+    const uint64_t all = (uint64_t)rows * a->heads;
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {

@@ -311,7 +311,8 @@ struct attn_problem {
     uint32_t max_q;      /* query tokens of one sequence */
     uint32_t max_kv;     /* keys of one sequence */
     uint32_t max_rows;   /* query tokens of a step */
-    uint32_t reserved[4];
+    uint32_t cascade;    /* most query tokens of a step with attn_batch.cascade [0] = no step has it */
+    uint32_t reserved[3];
 };
 
 /* ---------------------------------------------------------------- the batch of a step */
@@ -366,6 +367,10 @@ struct attn_batch {
     struct attn_buffer seq_causal;      /* problem.seq_causal: u8 [n] */
     struct attn_buffer kv_global_lens;  /* problem.cp: i32 [n] */
     const struct attn_batch_host *host; /* see ATTN_GIVEN_HOST_COPIES */
+    /* 1: where all sequences begin with the same pages, attention to these may be computed once for all. Part
+     * of the definition's freedom to add in any order: no key is left out, or seen by another row. */
+    uint32_t cascade;
+    uint32_t reserved;
 };
 
 /* ---------------------------------------------------------------- the cache of a layer */
@@ -476,6 +481,8 @@ struct attn_plan_info {
     uint32_t stride_multiple; /* strides are multiples of so many bytes */
     uint64_t bytes_per_run;   /* upper bound of bytes read and written, from the maxima */
     char kernels[256];        /* names, separated by commas */
+    uint32_t cascade;         /* 1: pages that all sequences begin with are found, and computed once */
+    uint32_t reserved;
 };
 
 /* ---------------------------------------------------------------- cache write */

@@ -38,8 +38,8 @@ static void pick_pages(struct conform_case *c, struct rng *rng, const struct fix
     bool holes = rng_chance(rng, write ? 40 : 15), shared = rng_chance(rng, 30);
 
     if (fixed != NULL) {
-        holes = false;
-        shared = fixed->shared;
+        holes = fixed->holes;
+        shared = fixed->shared || fixed->prefix > 0;
     }
 
     for (uint32_t n = 0; n < c->count; n++) {
@@ -55,7 +55,8 @@ static void pick_pages(struct conform_case *c, struct rng *rng, const struct fix
         if (n > 0 && shared) {
             uint32_t other = c->sequences[n - 1].pages;
             common = s->pages < other ? s->pages : other;
-            common = fixed != NULL ? common : rng_below(rng, 1 + common);
+            common = fixed == NULL ? rng_below(rng, 1 + common) : common;
+            common = fixed != NULL && fixed->prefix > 0 && common > fixed->prefix ? fixed->prefix : common;
         }
         for (uint32_t b = 0; b < s->pages; b++) {
             int32_t *page = &c->pages[s->first_page + b];

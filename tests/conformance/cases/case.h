@@ -175,7 +175,9 @@ struct fixed_lengths {
     uint32_t count;
     uint32_t q_len[MAX_SEQS];
     uint32_t kv_len[MAX_SEQS];
-    bool shared; /* all pages are the first sequence's */
+    bool shared;     /* all pages are the first sequence's */
+    uint32_t prefix; /* or this many, and the others are own ones */
+    bool holes;
 };
 
 /* What a generator may spend. */

@@ -253,6 +253,7 @@ static void place_lengths(struct step *step, struct rng *rng)
     step->problem.max_rows = step->batch.num_tokens > 0 ? step->batch.num_tokens : 1;
     if (step->problem.max_rows < step->problem.max_q)
         step->problem.max_rows = step->problem.max_q;
+    step->batch.cascade = step->problem.cascade > 0 && step->batch.num_tokens <= step->problem.cascade;
 }
 
 static void place_pages(struct step *step, struct rng *rng)

@@ -90,7 +90,7 @@ static uint32_t flows_of(const struct point *at, uint32_t flavour)
     return has | (flavour != ATTN_FLASHINFER ? FLOW_NO_PAGES : 0);
 }
 
-/* The problem of one type. */
+/* The problem of one type. Graphs over 8-bit caches look for pages that the sequences of a step share. */
 static void write_text(const struct point *at, const char *type, const char *query,
                        const char *const eight[2], char *to, size_t size)
 {
@@ -101,9 +101,10 @@ static void write_text(const struct point *at, const char *type, const char *que
                  eight[1]);
     if (at->type != ENCODER_DECODER)
         snprintf(source, sizeof source, " kv_source=%s", sources[at->source]);
-    snprintf(to, size, "type=%s q=%s %s%s%s%s graph=%s", type, query,
+    snprintf(to, size, "type=%s q=%s %s%s%s%s graph=%s%s", type, query,
              at->latent != 0 ? "mla=1 heads=4 kv_heads=1 head_dim=48/32" : "heads=4 kv_heads=2 head_dim=32",
-             codes, source, at->window != NO_WINDOW ? " window=7" : "", graphs[at->graph]);
+             codes, source, at->window != NO_WINDOW ? " window=7" : "", graphs[at->graph],
+             at->graph != 0 && at->eight != 0 ? " cascade=64" : "");
 }
 
 static void write_name(const struct point *at, const char *query, const char *const eight[2], char *to,
