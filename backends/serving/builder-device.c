@@ -5,6 +5,7 @@
  */
 #include "builder-device.h"
 #include "advance.h"
+#include "args.h"
 #include "builder-part.h"
 #include "check.h"
 #include "fail.h"
@@ -14,9 +15,6 @@
 static int32_t check_counts(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
                             const struct attn_batch *batch, struct attn_error *err)
 {
-    if (b->whole.step.queries > 0)
-        return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
-                       b->whole.step.queries);
     if (batch->seqs == 0 || batch->num_tokens == 0)
         return INVALID(err, "seqs", "the batch has %u sequences and %u query tokens; at least one is needed",
                        batch->seqs, batch->num_tokens);
@@ -35,15 +33,30 @@ static int32_t check_counts(const struct attn_builder_impl *b, const struct attn
     return ATTN_OK;
 }
 
-static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
-                           uint32_t g, struct attn_error *err)
+/* Batches of this or an older version, into those of the groups; none is used before all are checked. */
+static int32_t take_batches(struct attn_builder_impl *b, const struct attn_builder_device_args *a,
+                            struct attn_error *err)
 {
-    const struct attn_batch *batch = a->batches[g], *first = a->batches[0];
+    int32_t status = ATTN_OK;
+
+    if (b->whole.step.queries > 0)
+        return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
+                       b->whole.step.queries);
+    for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
+        if (a->batches == NULL || a->batches[g] == NULL)
+            return INVALID(err, "batches", "the batch of group %u is NULL; each of %u cache groups has one",
+                           g, b->params.groups);
+        status = attn__take(&b->group[g].batch, sizeof b->group[g].batch, a->batches[g], ATTN__ARGS_MIN,
+                            "batches", err);
+    }
+    return status;
+}
+
+static int32_t check_batch(const struct attn_builder_impl *b, uint32_t g, struct attn_error *err)
+{
+    const struct attn_batch *batch = &b->group[g].batch, *first = &b->group[0].batch;
     const uint32_t cell = b->params.index_dtype == ATTN_INT64 ? 8 : 4;
 
-    if (batch->struct_size < sizeof *batch)
-        return INVALID(err, "batches", "the batch of group %u has struct_size %u; %zu is accepted", g,
-                       batch->struct_size, sizeof *batch);
     if (batch->seqs != first->seqs || batch->num_tokens != first->num_tokens)
         return INVALID(err, "batches", "group %u has %u sequences and %u query tokens, group 0 has %u and %u",
                        g, batch->seqs, batch->num_tokens, first->seqs, first->num_tokens);
@@ -62,20 +75,18 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
 {
     struct attn_step *step = &b->whole.step;
 
-    if (a->batches == NULL || a->batches[0] == NULL)
-        return INVALID(err, "batches", "batches is NULL; one for each of %u cache groups is needed",
-                       b->params.groups);
-    int32_t status = check_counts(b, a, a->batches[0], err);
+    const struct attn_batch *first = &b->group[0].batch;
+    int32_t status = take_batches(b, a, err);
+    if (status == ATTN_OK)
+        status = check_counts(b, a, first, err);
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
-        status = a->batches[g] != NULL ? check_batch(b, a, g, err)
-                                       : INVALID(err, "batches", "the batch of group %u is NULL", g);
+        status = check_batch(b, g, err);
     if (status == ATTN_OK && b->cross != NULL)
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "max_encoder_tokens",
                             "steps with an encoder are added, not set on the device");
     if (status == ATTN_OK && !b->direct && (b->kv == NULL || b->kv->advance_step == NULL))
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step",
                             "the backend has no advance_step, which works out slots on the device");
-    const struct attn_batch *first = a->batches[0];
     if (status == ATTN_OK && !b->direct && a->prefills > 0 &&
         first->num_tokens - a->prompt_tokens != first->seqs - a->prefills)
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "num_tokens",
@@ -94,8 +105,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     step->max_prefill_len = a->prefills > 0 ? a->max_prefill_seq_len : 0;
     for (uint32_t g = 0; g < b->params.groups; g++) {
         struct attn__group *group = &b->group[g];
-        const uint64_t pages = (uint64_t)a->batches[g]->table_width * first->seqs;
-        group->batch = *a->batches[g];
+        const uint64_t pages = (uint64_t)group->batch.table_width * first->seqs;
         group->slots = first->num_tokens;
         group->longest = group->batch.table_width;
         group->step->max_decode_len = first->seqs > a->prefills ? group->batch.max_kv : 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Steps that are on the device already: what the builder works out there is what a build from lists gives,
- * byte for byte, in host memory and on a device of its own. argv[1]: steps; argv[2]: seed.
+ * byte for byte, in host memory and on a device of its own, with batches of every size that is accepted.
+ * argv[1]: steps; argv[2]: seed.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,8 +63,9 @@ static int equal(struct attn_metadata_impl *want, struct attn_metadata_impl *got
     return engine_equal(want, got, 1);
 }
 
+/* `size` of the batches: engines that were compiled before a batch could have a cascade give smaller ones. */
 static int32_t run_device(const struct engine *e, struct attn_builder_impl *builder,
-                          const struct attn_metadata_impl *built, const int64_t *positions,
+                          const struct attn_metadata_impl *built, const int64_t *positions, uint32_t size,
                           struct attn_metadata_impl **out)
 {
     struct attn_batch batch[ENGINE_GROUPS];
@@ -72,6 +75,7 @@ static int32_t run_device(const struct engine *e, struct attn_builder_impl *buil
     ATTN_INIT(&args);
     for (uint32_t g = 0; g < e->params.groups; g++) {
         make_batch(e, built, g, &batch[g]);
+        batch[g].struct_size = size;
         batches[g] = &batch[g];
     }
     args.batches = batches;
@@ -86,6 +90,17 @@ static int32_t run_device(const struct engine *e, struct attn_builder_impl *buil
     if (status == ATTN_OK)
         status = attn_serving_builder.set_device(builder, &args, &err);
     return status == ATTN_OK ? attn_serving_builder.build(builder, &e->build, NULL, out, &err) : status;
+}
+
+static const uint32_t sizes[] = {sizeof(struct attn_batch), offsetof(struct attn_batch, cascade)};
+
+static int refuses_size(const struct engine *e, struct attn_builder_impl *builder,
+                        const struct attn_metadata_impl *built, const int64_t *positions, uint32_t size)
+{
+    struct attn_metadata_impl *got = NULL;
+
+    return run_device(e, builder, built, positions, size, &got) == ATTN_E_INVALID &&
+           strcmp(err.field, "batches") == 0 && strstr(err.message, "struct_size") != NULL;
 }
 
 static int right_positions(const struct engine *e, const int64_t *positions)
@@ -138,17 +153,22 @@ static int run_engine(uint64_t seed, uint32_t steps)
         make_step(&e);
         int32_t status = engine_run(&e, host, &built, &err);
         if (status == ATTN_OK)
-            status = run_device(&e, here, built, positions, &got);
+            status = run_device(&e, here, built, positions, sizes[i % 2], &got);
         good = status == ATTN_OK && equal(built, got) && right_positions(&e, positions);
         if (good == 0)
             printf("not ok - in host memory, seed %llu: %s\n", (unsigned long long)seed, err.message);
         memset(positions, 0x5a, sizeof positions);
-        status = good != 0 ? run_device(&e, there, built, positions, &got) : status;
+        status = good != 0 ? run_device(&e, there, built, positions, sizes[i % 2], &got) : status;
         engine_pass(0);
         if (good != 0 && !(status == ATTN_OK && equal(built, got) && right_positions(&e, positions))) {
             printf("not ok - on a device, seed %llu: %s\n", (unsigned long long)seed, err.message);
             good = 0;
         }
+    }
+    if (good != 0 && !(refuses_size(&e, there, built, positions, 0) &&
+                       refuses_size(&e, there, built, positions, 1u << 20))) {
+        printf("not ok - batches without a size, seed %llu: %s\n", (unsigned long long)seed, err.message);
+        good = 0;
     }
     attn_serving_builder.destroy(host);
     attn_serving_builder.destroy(here);
