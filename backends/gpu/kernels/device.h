@@ -61,8 +61,9 @@
  *   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
  *   gpu_load_volatile_u64(uint64_t), gpu_load_volatile_u128: global memory that other CTAs wrote
- *   gpu_store_global_f32x2(uint64_t, float, float)   two numbers, 8-byte aligned; of matrix products, which
- * an assembler keeps from being moved into the loop that computes them. Targets of kernels/mma alone
+ *   gpu_store_global_f32x2(uint64_t, float, float)   two numbers, 8-byte aligned; packed into 64 bits,
+ * the assembler would move those of matrix products into the loop that computes them. Targets of kernels/mma
+ * alone
  *
  * Intrinsics of targets that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
  *   GPU_COLD                               a function that is seldom called: its code lies apart

@@ -63,16 +63,7 @@ static void check_target(struct target *target, struct step *step, const struct 
     attempt.detours = graph ? DETOUR_GRAPH : rng_below(&rng, 8);
     tap_begin(target, "cascade", step->the_case->text, seed);
     const int ran = step_run(step, target, &attempt, why, sizeof why);
-    if (ran == 0) {
-        tap_skip(why);
-    } else if (ran < 0) {
-        step_check_outside(step, NULL, 0);
-        tap_fail("%s", why);
-    } else if (!step_judge(step, reference, why, sizeof why)) {
-        tap_fail("%s", why);
-    } else {
-        tap_pass();
-    }
+    step_report(step, reference, ran, why, sizeof why);
 }
 
 static void check_case(struct target_list *list, const struct attn_problem *problem, uint64_t seed)

@@ -45,16 +45,7 @@ static void check_target(struct target *target, struct step *step, const struct 
 
     tap_begin(target, "graph", step->the_case->text, seed);
     int ran = step_run(step, target, &attempt, why, sizeof why);
-    if (ran == 0) {
-        tap_skip(why);
-    } else if (ran < 0) {
-        step_check_outside(step, NULL, 0);
-        tap_fail("%s", why);
-    } else if (!step_judge(step, reference, why, sizeof why)) {
-        tap_fail("%s", why);
-    } else {
-        tap_pass();
-    }
+    step_report(step, reference, ran, why, sizeof why);
 }
 
 /* A graph reads no scale of single tokens in host memory, for these change from step to step. */

@@ -43,6 +43,8 @@ bool reference_init_pair(struct reference *reference, const struct step *step, u
 void reference_finish(struct reference *reference);
 /* True if the outputs are right. Afterwards they hold the pattern again. */
 bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size);
+/* Ends the result line of a step: `ran` and `why` are of step_run. What ran is judged. */
+void step_report(const struct step *step, const struct reference *reference, int ran, char *why, size_t size);
 /* Every byte that no row owns still holds the pattern. Outputs hold the pattern afterwards. */
 bool step_check_outside(const struct step *step, char *why, size_t size);
 /* Whether a target accepts a problem; `why` gets its first reason. */

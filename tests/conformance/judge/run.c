@@ -217,3 +217,17 @@ int step_run(struct step *step, const struct target *target, const struct attemp
     attn_plan_destroy(plan);
     return result;
 }
+
+void step_report(const struct step *step, const struct reference *reference, int ran, char *why, size_t size)
+{
+    if (ran == 0) {
+        tap_skip(why);
+        return;
+    }
+    if (ran < 0)
+        step_check_outside(step, NULL, 0);
+    if (ran > 0 && step_judge(step, reference, why, size))
+        tap_pass();
+    else
+        tap_fail("%s", why);
+}
