@@ -12,4 +12,9 @@ extern const struct gpu_family cuda_mla;
  * current. */
 int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err);
 
+/* Fills query_box and the map of a run's queries, of 16 bits, in boxes of `rows` rows. The context is
+ * current. */
+int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows,
+                       struct attn_error *err);
+
 #endif

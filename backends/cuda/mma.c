@@ -37,6 +37,15 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
     return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0};
 }
 
+/* That of warp groups that multiply. */
+static struct gpu_mma_shape persistent_shape(const struct attn_plan_impl *plan)
+{
+    struct gpu_mma_shape shape = shape_of(&plan->problem, ROWS_PREFILL);
+
+    shape.wgmma = 1;
+    return shape;
+}
+
 /*
  * How scales are looked up: one for all, or from head granularity on key by key. Cached and new keys have one
  * each.
@@ -106,11 +115,31 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 }
 
 /*
+ * What the kernel has no code for, in its name: of tiles of these rows there are kernels without masks, soft
+ * cap, ALiBi and P of two parts, of 8-bit keys and values for one type, where the largest tile has 128 rows.
+ * NULL: there is none for the problem.
+ */
+static const char *plain_name(const struct attn_problem *p, uint32_t rows)
+{
+    const bool plain =
+        p->mask == ATTN_MASK_NONE && !(p->softcap > 0) && p->alibi == ATTN_ALIBI_NONE && p_parts(p) == 1;
+
+    if (!plain || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || attn__dtype_size(p->k_dtype) > 2 ||
+        instance_of(p)->rows != ROWS_PREFILL)
+        return NULL;
+    if (attn__dtype_size(p->k_dtype) == 2)
+        return "_plain";
+    if (rows == ROWS_PREFILL || p->k_dtype != p->v_dtype)
+        return NULL;
+    return p->k_dtype == ATTN_E4M3 ? "_e4m3" : p->k_dtype == ATTN_INT8 ? "_int8" : NULL;
+}
+
+/*
  * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of
  * several: whether that multiplies by warp groups, the threads that it is compiled for tell.
  */
-static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, gpu_handle *out,
-                           struct gpu_mma_shape *shape, struct attn_error *err)
+static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, const char *plain,
+                           gpu_handle *out, struct gpu_mma_shape *shape, struct attn_error *err)
 {
     struct gpu_context *context = plan->backend->context;
     const struct instance *own = instance_of(&plan->problem);
@@ -118,7 +147,7 @@ static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, gpu
     int threads = 0;
     char name[64];
 
-    snprintf(name, sizeof name, "%s_r%u_%s", own->name, rows,
+    snprintf(name, sizeof name, "%s_r%u%s_%s", own->name, rows, plain != NULL ? plain : "",
              dtype == ATTN_F32   ? "f32"
              : dtype == ATTN_F16 ? "f16"
                                  : "bf16");
@@ -156,10 +185,15 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     const struct attn_problem *p = &plan->problem;
     const bool prefill = part->phase == ATTN__PREFILL;
     const uint32_t rows = prefill ? instance_of(p)->rows : decode_rows(plan, part);
-    int32_t status = find_kernel(plan, rows, &part->attention, shape, err);
+    const char *plain = plain_name(p, rows);
+    int32_t status = find_kernel(plan, rows, plain, &part->attention, shape, err);
 
+    /* Elsewhere than where warp groups multiply, prefill has none. */
+    if (status == ATTN_OK && plain != NULL && rows == ROWS_PREFILL && shape->wgmma == 0)
+        status = find_kernel(plan, rows, NULL, &part->attention, shape, err);
     if (status == ATTN_OK && prefill && !serves_prefill(plan, *shape))
-        status = find_kernel(plan, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, &part->attention, shape, err);
+        status =
+            find_kernel(plan, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, NULL, &part->attention, shape, err);
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->persistent = shape->wgmma != 0;
@@ -207,7 +241,9 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.query_buffers = part->query_buffers;
     /* Warp groups copy boxes. Of steps that have no such sequence nothing is launched. */
     if (part->persistent && gpu_part_may_take(part, run->batch.max_q, run->group)) {
-        const int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
+        int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
+        if (status == ATTN_OK && attn__dtype_size(plan->problem.k_dtype) == 2)
+            status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(persistent_shape(plan)), err);
         if (status != ATTN_OK)
             return status;
     }

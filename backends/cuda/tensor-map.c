@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Describes keys and values to the copy engine for tensors (TMA): which caches it can copy from, and the maps
- * by which kernels ask for boxes of them (mma/boxes.h). */
+/* Describes queries, keys and values to the copy engine for tensors (TMA): which it can copy, and the maps by
+ * which kernels ask for boxes of them (mma/boxes.h). */
 #include "driver-values.h"
 #include "families.h"
 
@@ -38,8 +38,22 @@ static bool has_strides(const struct gpu_run *run, const struct gpu_cache *cache
            (run->problem.kv_heads == 1 || is_stride(cache->head_stride));
 }
 
-static int32_t encode(struct gpu_context *context, const struct gpu_run *run, const struct gpu_cache *cache,
-                      struct gpu_tensor_map *map, struct attn_error *err)
+/* A map of 16-bit elements, whose boxes have rows of 64 columns. `field` is what it describes. */
+static int32_t encode(struct gpu_context *context, struct gpu_tensor_map *map, uint64_t base,
+                      const uint64_t dims[4], const uint64_t strides[3], const uint32_t box[4],
+                      const char *field, struct attn_error *err)
+{
+    const uint32_t steps[] = {1, 1, 1, 1};
+
+    return gpu_check(context,
+                     context->driver->tensor_map_encode_tiled(
+                         map, MAP_UINT16, 4, (void *)(uintptr_t)base, dims, strides, box, steps,
+                         MAP_NO_INTERLEAVE, MAP_SWIZZLE_128, MAP_PROMOTE_256, MAP_FILL_ZEROS),
+                     field, gpu_names.tensor_map_encode_tiled, err);
+}
+
+static int32_t encode_cache(struct gpu_context *context, const struct gpu_run *run,
+                            const struct gpu_cache *cache, struct gpu_tensor_map *map, struct attn_error *err)
 {
     const uint32_t heads = run->problem.kv_heads;
     const bool one_page = has_one_page(&run->batch);
@@ -47,13 +61,31 @@ static int32_t encode(struct gpu_context *context, const struct gpu_run *run, co
     const uint64_t dims[] = {cache->dim, ANY_COUNT, heads, one_page ? 1 : ANY_COUNT};
     const uint64_t strides[] = {(uint64_t)cache->token_stride, heads == 1 ? 16 : (uint64_t)cache->head_stride,
                                 one_page ? 16 : (uint64_t)cache->page_stride};
-    const uint32_t box[] = {BOX_COLUMNS, run->box_tokens, 1, 1}, steps[] = {1, 1, 1, 1};
+    const uint32_t box[] = {BOX_COLUMNS, run->box_tokens, 1, 1};
 
-    return gpu_check(context,
-                     context->driver->tensor_map_encode_tiled(
-                         map, MAP_UINT16, 4, (void *)(uintptr_t)cache->base, dims, strides, box, steps,
-                         MAP_NO_INTERLEAVE, MAP_SWIZZLE_128, MAP_PROMOTE_256, MAP_FILL_ZEROS),
-                     "kv", gpu_names.tensor_map_encode_tiled, err);
+    return encode(context, map, cache->base, dims, strides, box, "kv", err);
+}
+
+/* Whether the rows of a box are whole tokens, and queries lie where the driver takes them. */
+static bool has_query_box(const struct gpu_run *run, uint32_t rows)
+{
+    const struct gpu_tensor *q = &run->q;
+
+    return run->q_rope.base == 0 && rows % run->group == 0 && q->base % 16 == 0 &&
+           is_stride(q->token_stride) && (run->problem.heads == 1 || is_stride(q->head_stride));
+}
+
+int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows,
+                       struct attn_error *err)
+{
+    const uint64_t head = run->problem.heads == 1 ? 16 : (uint64_t)run->q.head_stride;
+    const uint64_t dims[] = {run->problem.head_dim, run->group, run->batch.num_tokens, run->problem.kv_heads};
+    const uint64_t strides[] = {head, (uint64_t)run->q.token_stride, head * run->group};
+    const uint32_t box[] = {BOX_COLUMNS, run->group, rows / run->group, 1};
+
+    run->query_box = has_query_box(run, rows);
+    return run->query_box == 0 ? ATTN_OK
+                               : encode(context, &run->q_map, run->q.base, dims, strides, box, "q", err);
 }
 
 int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err)
@@ -64,6 +96,6 @@ int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struc
     run->box_tokens = box_tokens_of(&run->batch);
     if (run->box_tokens == 0)
         return ATTN_OK;
-    const int32_t status = encode(context, run, &run->k, &run->k_map, err);
-    return status == ATTN_OK ? encode(context, run, &run->v, &run->v_map, err) : status;
+    const int32_t status = encode_cache(context, run, &run->k, &run->k_map, err);
+    return status == ATTN_OK ? encode_cache(context, run, &run->v, &run->v_map, err) : status;
 }

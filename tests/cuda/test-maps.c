@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which keys and values get tensor maps, and what the driver is told of them. Wrong results show neither:
- * what has no map is copied in another way. */
+/* Which queries, keys and values get tensor maps, and what the driver is told of them. Wrong results show
+ * neither: what has no map is copied in another way. */
 #include <criterion/criterion.h>
 
 #include "driver-values.h"
@@ -110,4 +110,65 @@ Test(maps, are_left_out_where_the_driver_makes_none)
     run = good;
     run.v.head_stride = 0;
     cr_assert_eq(tokens_of(run), 0u);
+}
+
+/* 8 heads of 64 columns, of which each KV head has 4, in 100 tokens. */
+static struct gpu_run queries(void)
+{
+    struct gpu_run run = {.group = 4};
+
+    run.problem.heads = 8;
+    run.problem.kv_heads = 2;
+    run.problem.head_dim = 64;
+    run.batch.num_tokens = 100;
+    run.q = (struct gpu_tensor){.base = 4096, .token_stride = 1024, .head_stride = 128};
+    return run;
+}
+
+/* Whether queries have a map of boxes of `rows` rows. */
+static bool has_box(struct gpu_run run, uint32_t rows)
+{
+    const struct gpu_driver driver = {.tensor_map_encode_tiled = encode};
+    struct gpu_context context = {.driver = &driver};
+
+    told.calls = 0;
+    cr_assert_eq(cuda_query_map(&context, &run, rows, NULL), ATTN_OK);
+    cr_assert_eq(told.calls, run.query_box);
+    return run.query_box != 0;
+}
+
+Test(maps, queries_of_a_group_are_the_rows_of_a_box)
+{
+    struct gpu_run run = queries();
+
+    cr_assert(has_box(run, 128));
+    cr_assert(told.dims[0] == 64 && told.dims[1] == 4 && told.dims[2] == 100 && told.dims[3] == 2);
+    cr_assert(told.strides[0] == 128 && told.strides[1] == 1024 && told.strides[2] == 512);
+    cr_assert(told.box[0] == 64 && told.box[1] == 4 && told.box[2] == 32 && told.box[3] == 1);
+    /* One head has no stride. */
+    run.group = run.problem.heads = run.problem.kv_heads = 1;
+    run.q.head_stride = 0;
+    cr_assert(has_box(run, 64));
+    cr_assert(told.dims[1] == 1 && told.box[1] == 1 && told.box[2] == 64);
+}
+
+Test(maps, of_queries_are_left_out_where_there_is_no_box)
+{
+    const struct gpu_run good = queries();
+    struct gpu_run run = good;
+
+    run.group = 3; /* a tile ends within a token */
+    cr_assert_not(has_box(run, 128));
+    run = good;
+    run.q.base = 4104;
+    cr_assert_not(has_box(run, 128));
+    run = good;
+    run.q.token_stride = 1032;
+    cr_assert_not(has_box(run, 128));
+    run = good;
+    run.q.head_stride = -128;
+    cr_assert_not(has_box(run, 128));
+    run = good;
+    run.q_rope.base = 8192;
+    cr_assert_not(has_box(run, 128));
 }

@@ -71,6 +71,7 @@ void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads);
 void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes);
 void gpu_copy_arrive(uint64_t *at);
 void gpu_mbarrier_wait(uint64_t *at, uint32_t parity);
+bool gpu_mbarrier_test(uint64_t *at, uint32_t parity);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
 uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 

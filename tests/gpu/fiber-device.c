@@ -248,6 +248,11 @@ bool fiber_arrive_behind_copies(uint32_t index)
     return true;
 }
 
+bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
+{
+    return mbarrier_at(at).phase % 2 != parity;
+}
+
 void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
 {
     struct fiber_thread *thread = fiber_own_thread();
@@ -355,15 +360,22 @@ void gpu_prefetch_map(const struct gpu_tensor_map *map)
         fiber_die("%p is not aligned to 64 bytes", (const void *)map);
 }
 
+static uint32_t rows_of_box(const struct fiber_map *map)
+{
+    return map->box[1] * map->box[2] * map->box[3];
+}
+
 /* A row of a box, or zeros of what the tensor does not have, whose 16-byte chunks lie where a swizzle of 128
  * bytes puts them. */
 static void copy_box_row(const struct fiber_box *box, uint32_t row)
 {
     const struct fiber_map *map = &box->map;
-    const uint32_t token = box->token + row, columns = map->box[0];
-    const bool inside = token < map->dims[1] && box->head < map->dims[2] && box->page < map->dims[3];
+    const uint32_t columns = map->box[0], plane = row / map->box[1];
+    const uint32_t token = box->token + row % map->box[1], head = box->head + plane % map->box[2],
+                   page = box->page + plane / map->box[2];
+    const bool inside = token < map->dims[1] && head < map->dims[2] && page < map->dims[3];
     const uint64_t from =
-        map->base + token * map->strides[0] + box->head * map->strides[1] + box->page * map->strides[2];
+        map->base + token * map->strides[0] + head * map->strides[1] + page * map->strides[2];
 
     for (uint32_t i = 0; i < columns; i++) {
         const uintptr_t linear = (uintptr_t)box->to + (row * columns + i) * sizeof(uint16_t);
@@ -381,7 +393,7 @@ void gpu_copy_box(void *to, const struct gpu_tensor_map *map, uint32_t column, u
 
     gpu_prefetch_map(map);
     memcpy(&box.map, map, sizeof box.map);
-    const uint32_t bytes = box.map.box[0] * box.map.box[1] * (uint32_t)sizeof(uint16_t);
+    const uint32_t bytes = rows_of_box(&box.map) * box.map.box[0] * (uint32_t)sizeof(uint16_t);
     mbarrier_at(barrier);
     if ((uintptr_t)to % 1024 != 0 || box.map.box[0] != 64)
         fiber_die("a box to %p; rows of 128 bytes to a multiple of 1024 are accepted", to);
@@ -402,9 +414,10 @@ bool fiber_box_arrives(void)
     const struct fiber_box box = fiber_cta.boxes[0];
     fiber_cta.box_count--;
     memmove(fiber_cta.boxes, fiber_cta.boxes + 1, fiber_cta.box_count * sizeof box);
-    for (uint32_t i = 0; i < box.map.box[1]; i++)
+    const uint32_t rows = rows_of_box(&box.map);
+    for (uint32_t i = 0; i < rows; i++)
         copy_box_row(&box, i);
-    arrive_at_mbarrier(box.barrier, 0, box.map.box[0] * box.map.box[1] * (uint32_t)sizeof(uint16_t));
+    arrive_at_mbarrier(box.barrier, 0, rows * box.map.box[0] * (uint32_t)sizeof(uint16_t));
     return true;
 }
 

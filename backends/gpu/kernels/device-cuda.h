@@ -456,6 +456,18 @@ GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
             : "memory");
 }
 
+/* Whether the phase is over, without waiting. */
+GPU_INLINE bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
+{
+    uint32_t done;
+
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(gpu__shared_address(at)), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
 /* The descriptor of a matrix: rows of 128 bytes, swizzled; a block of 64 columns has `rows` of them. */
 typedef uint64_t gpu_matrix;
 template <uint32_t rows> GPU_INLINE gpu_matrix gpu__matrix_at(uint32_t place)

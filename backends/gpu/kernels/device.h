@@ -130,6 +130,8 @@
  *   void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)
  *                                   bytes of boxes, said before the last arrival of a phase
  *   void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
+ *   bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
+ *                                   whether the phase is over, without waiting
  *
  * The copy engine for tensors, there too: a box of 64 columns and the tokens of its map becomes rows of a
  * matrix, at a multiple of 1 KB. Columns that the tensor does not have are zeros, and count as bytes.

@@ -53,7 +53,8 @@ struct gpu_cache {
 
 /*
  * Keys or values of a cache as a tensor [page, head, token, column], of which a chip with a copy engine for
- * tensors (TMA) copies boxes of 64 columns and some tokens of a page. The driver makes it.
+ * tensors (TMA) copies boxes of 64 columns and some tokens of a page. Queries are a tensor [KV head, token,
+ * head of its group, column]; a box has the rows of a work tile. The driver makes it.
  */
 struct gpu_tensor_map {
     alignas(64) uint64_t words[16];
@@ -137,8 +138,9 @@ struct gpu_run {
     uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
     uint32_t box_tokens; /* of a box of these, 8 to 64; 0: there are no maps */
     uint32_t query_buffers;  /* of a CTA that takes work tile after work tile: 1 or 2 */
+    uint32_t query_box;      /* 1: there is q_map, of the queries of a KV head as rows of a work tile */
     uint32_t combines_apart; /* 1: splits of decode are combined by a kernel of their own */
-    struct gpu_tensor_map k_map, v_map;
+    struct gpu_tensor_map k_map, v_map, q_map;
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */

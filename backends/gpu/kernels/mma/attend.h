@@ -292,7 +292,7 @@ GPU_INLINE bool mma_begins_again(const struct gpu_run *run, mma_shared<C> *share
     const uint32_t end = p->end * GPU_TILE < loop->range.keys ? p->end * GPU_TILE : loop->range.keys;
     bool found = false;
 
-    if (run->mask.base == 0 && p->first * GPU_TILE >= loop->rules.lo && end <= loop->rules.hi)
+    if (!mma_has_mask<C>(run) && p->first * GPU_TILE >= loop->rules.lo && end <= loop->rules.hi)
         return false;
     GPU_UNROLL
     for (uint32_t i = 0; i < C::M_FRAGMENTS * 2; i++) {

@@ -21,6 +21,7 @@ template <class C> struct mma_producer {
      * whether others may be left, and whether the next one has been looked up. */
     uint32_t at, before, all;
     bool left, looked_up;
+    bool ahead; /* of the warp that copies keys: those of the first iteration are under way */
 };
 
 /* The box of a lane, the same of keys and of values: consecutive tokens of a page. */
@@ -31,15 +32,15 @@ struct mma_box {
 
 /* How many of the first iterations have only keys that the cache holds, as far as lengths tell. */
 template <class C>
-GPU_INLINE uint32_t mma_cached_iterations(const struct gpu_run *run, const mma_shared<C> *shared,
-                                          const struct gpu_work_tile *p, const mma_producer<C> *own)
+GPU_INLINE uint32_t mma_cached_iterations(const struct gpu_run *run, const struct mma_computed *tile,
+                                          const mma_producer<C> *own)
 {
-    const uint32_t cached = shared->sequence.new_begin, keys = own->range.keys;
+    const uint32_t cached = tile->sequence.new_begin, keys = own->range.keys, first = tile->work.first;
     const uint32_t end = (cached < keys ? cached : keys) / GPU_TILE;
 
-    if (run->box_tokens == 0 || shared->trust == MMA_CHECKED || end <= p->first)
+    if (run->box_tokens == 0 || tile->trust == MMA_CHECKED || end <= first)
         return 0;
-    return (end - p->first) / C::TILES;
+    return (end - first) / C::TILES;
 }
 
 /* The first key of a lane's box of an iteration that begins at a tile; lanes behind the last box have that of
@@ -63,12 +64,12 @@ GPU_INLINE struct gpu_entry mma_find_box(const struct gpu_run *run, const mma_pr
 }
 
 template <class C>
-GPU_INLINE struct mma_box mma_box_of(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t tile,
+GPU_INLINE struct mma_box mma_box_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t tile,
                                      struct gpu_entry entry)
 {
     struct gpu_place place;
 
-    gpu_place_of(run, &shared->sequence, mma_box_key<C>(run, tile), entry, &place);
+    gpu_place_of(run, s, mma_box_key<C>(run, tile), entry, &place);
     const struct mma_box box = {(uint32_t)place.page, (uint32_t)place.token,
                                 place.page >= 0 && place.page <= INT32_MAX};
     return box;
@@ -110,28 +111,57 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
         gpu_mbarrier_arrive_as(full, C::THREADS / step + (half == 0 ? 1 : 0));
 }
 
-/* Finds the iterations that may be copied as boxes, and reads the page table entries of the first. */
-template <class C>
-GPU_INLINE void mma_begin_boxes(const struct gpu_run *run, const mma_shared<C> *shared,
-                                const struct gpu_work_tile *p, mma_producer<C> *own)
+/* Whether queries are copied as boxes. */
+template <class C> GPU_INLINE bool mma_has_query_boxes(const struct gpu_run *run)
 {
-    own->boxed = C::CONVERTS ? 0 : mma_cached_iterations<C>(run, shared, p, own);
-    if (own->boxed > 0)
-        own->box = mma_find_box<C>(run, own, p->first);
+    return C::WGMMA && !C::CONVERTS && run->query_box != 0;
+}
+
+/* Copies the queries of the n-th work tile as boxes of 64 columns, by one thread. Rows behind the sequence's
+ * last are those of the next one. */
+template <class C>
+GPU_INLINE void mma_copy_query_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                                     const struct mma_computed *tile, uint32_t n)
+{
+    uint64_t *full = &shared->handover.queries_full[n % 2];
+    const uint32_t token = tile->sequence.row + tile->work.row0 / run->group;
+
+    if (mma_iterations<C>(&tile->work) > 0) {
+        gpu_mbarrier_expect(full, C::ROWS * C::Q_BYTES);
+        GPU_UNROLL
+        for (uint32_t row = 0; row < C::ROWS; row += C::KEYS) {
+            GPU_UNROLL
+            for (uint32_t c = 0; c < C::DK / 64; c++)
+                gpu_copy_box(queries + mma_swizzled<C>(row, 0, C::Q_BYTES) + c * C::BLOCK_BYTES, &run->q_map,
+                             c * 64, 0, token + row / run->group, tile->work.kv_head, full);
+        }
+    }
+    gpu_mbarrier_arrive_as(full, C::THREADS);
+}
+
+/* Finds the iterations that may be copied as boxes, and reads the page table entries of the first one from
+ * `first` on. */
+template <class C>
+GPU_INLINE void mma_begin_boxes(const struct gpu_run *run, const struct mma_computed *tile,
+                                mma_producer<C> *own, uint32_t first)
+{
+    own->boxed = C::CONVERTS ? 0 : mma_cached_iterations<C>(run, tile, own);
+    if (own->boxed > first)
+        own->box = mma_find_box<C>(run, own, tile->work.first + first * C::TILES);
 }
 
 /* A warp's share of iterations from i on until a key does not exist; returns where. */
 template <class C, bool values>
 GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_shared<C> *shared,
-                                            unsigned char *stages, const struct gpu_work_tile *p,
+                                            unsigned char *stages, const struct mma_computed *work,
                                             mma_producer<C> *own, uint32_t half, uint32_t i, uint32_t end)
 {
-    const uint32_t kv_head = p->kv_head;
+    const uint32_t kv_head = work->work.kv_head;
 
     GPU_LOOP
     for (; i < end; i++) {
-        const uint32_t tile = p->first + i * C::TILES;
-        const struct mma_box box = mma_box_of<C>(run, shared, tile, own->box);
+        const uint32_t tile = work->work.first + i * C::TILES;
+        const struct mma_box box = mma_box_of<C>(run, &work->sequence, tile, own->box);
         if (i + 1 < own->boxed)
             own->box = mma_find_box<C>(run, own, tile + C::TILES);
         if (gpu_ballot(!box.exists) != 0)

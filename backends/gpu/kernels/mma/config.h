@@ -36,24 +36,32 @@
 
 constexpr float GPU_LOG2E = 1.4426950408889634f;
 
-template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16> struct mma_config {
+template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16, bool Rules = true,
+          uint32_t KvDtype = 0>
+struct mma_config {
     /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
     static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
-    /* On chips without such products, tiles of many rows and columns have no registers, and no kernel. */
-    static constexpr bool EXISTS = WGMMA || Rows < 128 || Dk <= 128;
+    /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
+    static constexpr bool SMALL_M = Rows == 8;
+    /* Masks, soft cap, ALiBi and P of two parts: what has none of them has a kernel without their code where
+     * warp groups multiply, and of small M, which of 8-bit keys and values knows their type as well. That
+     * code would take registers and instruction cache from it. */
+    static constexpr bool RULES = Rules;
+    static constexpr uint32_t KV_DTYPE = KvDtype; /* of keys and values; 0: of any */
+    /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
+     * kernel. */
+    static constexpr bool EXISTS = WGMMA || SMALL_M || (Rules && (Rows < 128 || Dk <= 128));
     /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
     static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
-    /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
-    static constexpr bool SMALL_M = Rows == 8;
     /* Only for prefill: unless warp groups multiply, a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
-    static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
+    static constexpr bool P_PARTS = Rules && !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : WGMMA ? 8 : 4;
     static constexpr uint32_t COMPUTED_ROWS = WGMMA ? 64 : Rows; /* whose scores are computed together */
@@ -174,42 +182,46 @@ struct mma_rules {
     uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
 };
 
+/* Keys [lo, hi). */
+struct mma_range {
+    uint32_t lo, hi;
+};
+
 /* Barriers of a circular buffer of two stages, by which the warp group that fills them and those that empty
  * them wait for each other. */
 struct mma_pipeline {
     uint64_t full[2], empty[2];
 };
 
-/* What a warp group that multiplies has taken of a work tile, while the next one is looked up. */
+/* What a warp that multiplies has taken of a work tile, while the next one is looked up. */
 struct mma_computed {
     struct gpu_sequence sequence;
     struct gpu_work_tile work;
-    uint32_t trust;
+    uint32_t trust; /* enum mma_trust */
 };
 
 /* What is looked up of a work tile. */
-template <class C> struct mma_looked_up {
-    struct gpu_sequence sequence;
+template <class C> struct mma_looked_up : mma_computed {
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_scale_origin scale_origin[2][C::KV8 ? 2 : 1];
-    struct gpu_work_tile work;
-    uint32_t trust; /* enum mma_trust */
 };
 
 /* How the warp group that copies hands work tiles over to those that multiply. */
 template <class C, bool WGMMA> struct mma_handover {
 };
 template <class C> struct mma_handover<C, true> {
-    uint64_t looked_up;    /* barriers: the n-th is known, n > 0 */
-    uint64_t queries_full; /* its queries are there */
-    uint64_t taken;        /* both groups have taken it, and are done with the one before */
-    uint64_t done;         /* its results are stored */
-    struct mma_computed computed[2];
-    struct mma_rules rules[8]; /* of each warp's rows */
-    uint32_t again[2];         /* of the n-th at n % 2: it is to be computed once more, checking values */
-    mma_looked_up<C> next;     /* the work tile after the one that is copied */
-    uint32_t boxed;            /* iterations of that one which were copied as boxes */
-    uint32_t all;              /* work tiles of the list */
+    uint64_t looked_up;              /* barriers: the n-th is known, n > 0 */
+    uint64_t queries_full[2];        /* of the n-th at n % 2: its queries are there */
+    uint64_t taken;                  /* all warps have taken it, and are done with the one before */
+    uint64_t done;                   /* its results are stored */
+    struct mma_computed computed[8]; /* of each warp that multiplies */
+    struct mma_rules rules[8];
+    struct mma_rules next_rules[2];        /* of each group's rows in the work tile that is looked up */
+    struct mma_range next_ranges[C::ROWS]; /* and the keys that each row sees, where nothing else matters */
+    uint32_t again[2];     /* of the n-th at n % 2: it is to be computed once more, checking values */
+    mma_looked_up<C> next; /* the work tile after the one that is copied */
+    uint32_t boxed;        /* iterations of that one which were copied as boxes */
+    uint32_t all;          /* work tiles of the list */
 };
 
 /* Shared memory in front of queries and stages; small M: of each warp. */
@@ -250,7 +262,7 @@ template <class C> GPU_INLINE uint32_t mma_first_row(void)
 template <class C> GPU_INLINE const struct gpu_sequence *mma_computed_sequence(const mma_shared<C> *shared)
 {
     if constexpr (C::WGMMA)
-        return &shared->handover.computed[mma_group_of_thread<C>()].sequence;
+        return &shared->handover.computed[gpu_thread() / GPU_WARP - C::FIRST_WARP].sequence;
     else
         return &shared->sequence;
 }
@@ -326,6 +338,22 @@ GPU_INLINE uint32_t mma_fragment_at(uint32_t lane_offset, uint32_t row, uint32_t
            row * mma_row_pitch<C>(bytes);
 }
 
+/* Whether there is an explicit mask, or ALiBi. */
+template <class C> GPU_INLINE bool mma_has_mask(const struct gpu_run *run)
+{
+    return C::RULES && run->mask.base != 0;
+}
+template <class C> GPU_INLINE bool mma_has_slopes(const struct gpu_run *run)
+{
+    return C::RULES && run->slopes != 0;
+}
+
+/* The soft cap; 0: none. */
+template <class C> GPU_INLINE float mma_softcap(const struct gpu_run *run)
+{
+    return C::RULES ? run->problem.softcap : 0;
+}
+
 /* Whether scales may differ from key to key: by the problem alone, so that strides never change a bit. */
 template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
 {
@@ -351,10 +379,17 @@ GPU_INLINE void mma_load_scales(const float *scales, uint32_t k, float to[4])
         to[i] = gpu_f32_of_bits(four.x[i]);
 }
 
+/* The type of keys and values. */
+template <class C> GPU_INLINE uint32_t mma_kv_dtype(const struct gpu_run *run)
+{
+    return C::KV_DTYPE != 0 ? C::KV_DTYPE : run->v.dtype;
+}
+
 /* Whether P is rounded to bf16. */
 template <class C> GPU_INLINE bool mma_p_bf16(const struct gpu_run *run)
 {
-    return C::BF16_MMA || mma_scale_per_key<C>(run->problem.v_scale) || (C::KV8 && gpu_is_fnuz(run->v.dtype));
+    return C::BF16_MMA || mma_scale_per_key<C>(run->problem.v_scale) ||
+           (C::KV8 && gpu_is_fnuz(mma_kv_dtype<C>(run)));
 }
 
 /* Token and head of a row; false after the last row of the sequence. */

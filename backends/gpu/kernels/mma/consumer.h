@@ -33,7 +33,7 @@ GPU_INLINE const struct mma_rules *mma_rules_of(const mma_shared<C> *shared, con
 /* Whether values of the work tile are not trusted. */
 template <class C> GPU_INLINE bool mma_is_checked(const mma_shared<C> *shared, const mma_consumer<C> *own)
 {
-    return shared->handover.computed[own->row_warp / 4].trust == MMA_CHECKED;
+    return shared->handover.computed[own->row_warp].trust == MMA_CHECKED;
 }
 
 /*
@@ -125,7 +125,7 @@ GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *s
                 s[0][n][2 * h + e] = gpu_fma(slope, (float)(t * GPU_TILE + n * 8 + e), s[0][n][2 * h + e]);
         }
     }
-    if (run->mask.base != 0 || !mma_all_visible<C>(rules, from, present))
+    if (mma_has_mask<C>(run) || !mma_all_visible<C>(rules, from, present))
         mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
 }
 
@@ -136,7 +136,8 @@ GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_s
                                           mma_iteration_scores<C> s, float offset[2])
 {
     const struct mma_rules rules = *mma_rules_of<C>(shared, own);
-    const bool sloped = !C::KV8 && rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
+    const bool sloped =
+        C::RULES && !C::KV8 && rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
 
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++) {
@@ -231,6 +232,15 @@ GPU_INLINE void mma_begin_iteration(mma_shared<C> *shared, unsigned char *stages
     mma_begin_scores_of<C>(own->queries, mma_pipeline_stage<C>(stages, false, n), s);
 }
 
+/* Whether the scores of an iteration stay as they are, in all rows of the warp. */
+template <class C>
+GPU_INLINE bool mma_is_plain(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
+{
+    const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
+
+    return n >= own->plain_begin && n < own->plain_end && all;
+}
+
 /* The first half of the first KV iteration of a work tile: its scores. */
 template <class C>
 GPU_INLINE void mma_find_first_scores(mma_shared<C> *shared, unsigned char *stages, mma_consumer<C> *own,
@@ -246,10 +256,11 @@ GPU_INLINE void mma_find_first_scores(mma_shared<C> *shared, unsigned char *stag
  * The same of another one, while results of the one before are under way. For the assembler what ends a group
  * of products elsewhere than next to the last of them, as behind a condition, is a product of its own, which
  * waits for those before. With 8-bit values, for whose P there is code of two types, it would make each
- * product wait otherwise: there it is the same for the first iteration.
+ * product wait otherwise: there it is the same for the first iteration. Returns whether the scores are plain,
+ * which is asked while they are under way.
  */
 template <class C>
-GPU_INLINE void mma_find_scores(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+GPU_INLINE bool mma_find_scores(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
                                 mma_consumer<C> *own, uint32_t n, mma_iteration_scores<C> s)
 {
     mma_begin_iteration<C>(shared, stages, own, n, s);
@@ -257,8 +268,10 @@ GPU_INLINE void mma_find_scores(const struct gpu_run *run, mma_shared<C> *shared
         mma_begin_results<C>(run, shared, stages, n - 1, own);
     gpu_wgmma_commit();
     mma_give_turn<C>(own->row_warp / 4);
+    const bool plain = mma_is_plain<C>(shared, own, n);
     mma_wait_scores<C, 1>(s);
     mma_release(&shared->pipeline[0], n);
+    return plain;
 }
 
 /* What happens to the scores where rules change them, or values are checked. */
@@ -310,6 +323,45 @@ GPU_INLINE uint32_t mma_change_scores_apart(const struct gpu_run *run, mma_share
     return uses[4];
 }
 
+/* Whether the rules hide some keys of rows, and do nothing else with an iteration whose keys all exist. */
+template <class C>
+GPU_INLINE bool mma_only_hides(const struct gpu_run *run, const mma_shared<C> *shared,
+                               const mma_consumer<C> *own, uint32_t n)
+{
+    return !mma_has_mask<C>(run) && (!C::RULES || mma_rules_of<C>(shared, own)->elementwise == 0) &&
+           mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
+}
+
+/* Hides such keys: an instruction or two for a score. `from`: the first key of the iteration. */
+template <class C>
+GPU_INLINE void mma_hide_ranges(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t from,
+                                mma_iteration_scores<C> s)
+{
+    const int32_t key = (int32_t)(from + gpu_thread() % 4 * 2);
+    int32_t lo[2], hi[2];
+
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        const struct gpu_row *row = mma_lane_row<C>(shared, own->row_warp, 0, h);
+        lo[h] = (int32_t)row->lo - key;
+        hi[h] = (int32_t)row->hi - key;
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::KEYS / 2; i++) {
+        float *x = &s[i / 32][0][i / 4 % 8][i % 4];
+        if ((int32_t)(i / 4 * 8 + i % 2) >= hi[i / 2 % 2])
+            *x = -GPU_INFINITY;
+    }
+    if (gpu_ballot(lo[0] > 0 || lo[1] > 0) == 0)
+        return;
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::KEYS / 2; i++) {
+        float *x = &s[i / 32][0][i / 4 % 8][i % 4];
+        if ((int32_t)(i / 4 * 8 + i % 2) < lo[i / 2 % 2])
+            *x = -GPU_INFINITY;
+    }
+}
+
 /* The second half: P of it, and the end of the results before, whose values are released unless they have
  * been. */
 template <class C>
@@ -346,20 +398,11 @@ GPU_INLINE void mma_iterate_changed(const struct gpu_run *run, mma_shared<C> *sh
     GPU_LOOP
     do {
         float offset[2];
-        mma_find_scores<C>(run, shared, stages, own, n, s);
+        (void)mma_find_scores<C>(run, shared, stages, own, n, s);
         const bool checked = mma_is_checked<C>(shared, own);
         n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
         mma_find_p<C>(run, shared, own, n, checked, offset, s);
     } while (++n != own->end);
-}
-
-/* Whether the scores of an iteration stay as they are, in all rows of the warp. */
-template <class C>
-GPU_INLINE bool mma_is_plain(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
-{
-    const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
-
-    return n >= own->plain_begin && n < own->plain_end && all;
 }
 
 /* All KV iterations. The inner loop has those that no rule changes, and no code of rules, over which it would
@@ -378,7 +421,9 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
     for (;;) {
         float offset[2] = {0, 0};
         const bool checked = mma_is_checked<C>(shared, own);
-        if (!plain)
+        if (!plain && !checked && mma_only_hides<C>(run, shared, own, n))
+            mma_hide_ranges<C>(shared, own, (p->first + (n - own->begin) * C::TILES) * GPU_TILE, s);
+        else if (!plain)
             n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
         plain = false;
         mma_find_p<C>(run, shared, own, n, checked, offset, s);
@@ -386,8 +431,7 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
             return;
         GPU_LOOP
         for (;;) {
-            mma_find_scores<C>(run, shared, stages, own, n, s);
-            if (!mma_is_plain<C>(shared, own, n))
+            if (!mma_find_scores<C>(run, shared, stages, own, n, s))
                 break;
             mma_find_p<C>(run, shared, own, n, false, none, s);
             if (++n == own->end)
@@ -396,12 +440,19 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
     }
 }
 
-/* Finds the rules of the warp's rows, and which iterations they leave as they are. */
+/* Finds which iterations the rules of the warp's rows leave as they are, and the rules themselves if they are
+ * not known. */
 template <class C>
 GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared,
-                                const struct gpu_work_tile *p, mma_consumer<C> *own)
+                                const struct gpu_work_tile *p, bool known, mma_consumer<C> *own)
 {
-    const struct mma_rules rules = mma_find_rules<C>(run, shared, p);
+    if (!known) {
+        const struct mma_rules found = mma_find_rules<C>(run, shared, p);
+        if (gpu_thread() % GPU_WARP == 0)
+            shared->handover.rules[own->row_warp] = found;
+        gpu_warp_barrier();
+    }
+    const struct mma_rules rules = *mma_rules_of<C>(shared, own);
     const uint32_t iterations = own->end - own->begin, first = (rules.lo + GPU_TILE - 1) / GPU_TILE,
                    end = rules.hi / GPU_TILE; /* tiles that all rows see */
     const uint32_t before = first > p->first ? (first - p->first + C::TILES - 1) / C::TILES : 0,
@@ -409,12 +460,9 @@ GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared
 
     own->plain_begin = own->begin + before;
     own->plain_end = own->begin + (within < iterations ? within : iterations);
-    if (rules.elementwise != 0 || run->mask.base != 0 || mma_is_checked<C>(shared, own))
+    if ((C::RULES && rules.elementwise != 0) || mma_has_mask<C>(run) || mma_is_checked<C>(shared, own))
         own->plain_end = own->begin;
     mma_row_factors<C>(shared, &rules, own->row_warp, own->factor);
-    if (gpu_thread() % GPU_WARP == 0)
-        shared->handover.rules[own->row_warp] = rules;
-    gpu_warp_barrier();
 }
 
 /* Attention of the n-th work tile by the rows of a warp. */
@@ -428,11 +476,11 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     if (own->end == own->begin)
         return;
     if (!C::Q_SCALED) /* otherwise rules depend on scales that are found while queries are loaded */
-        mma_begin_rules<C>(run, shared, p, own);
-    gpu_mbarrier_wait(&shared->handover.queries_full, n % 2);
+        mma_begin_rules<C>(run, shared, p, n > 0 && mma_rows_are_ranges<C>(run), own);
+    gpu_mbarrier_wait(&shared->handover.queries_full[n % 2], n / 2 % 2);
     gpu_wgmma_fence();
     if (C::Q_SCALED)
-        mma_begin_rules<C>(run, shared, p, own);
+        mma_begin_rules<C>(run, shared, p, false, own);
     if constexpr (C::KV8)
         mma_iterate_changed<C>(run, shared, stages, p, own);
     else
@@ -456,7 +504,7 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
     if (own->end == own->begin || mma_is_checked<C>(shared, own))
         return false;
     const struct mma_rules *rules = mma_rules_of<C>(shared, own);
-    if (run->mask.base == 0 && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
+    if (!mma_has_mask<C>(run) && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
         return false;
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
@@ -472,6 +520,20 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
     return found;
 }
 
+/* Takes what has been found of the warp's rows when the work tile was looked up. */
+template <class C> GPU_INLINE void mma_take_ranges(mma_shared<C> *shared, const mma_consumer<C> *own)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, row = own->row_warp * 16 + lane % 16;
+    const struct mma_range range = shared->handover.next_ranges[row];
+
+    if (lane < 16) {
+        shared->row[row].lo = range.lo;
+        shared->row[row].hi = range.hi;
+    }
+    if (lane == 16)
+        shared->handover.rules[own->row_warp] = shared->handover.next_rules[own->row_warp / 4];
+}
+
 /*
  * Takes the n-th work tile of the CTA, of which the warp group that copies looks up the next one then: what
  * it says, and which keys the group's rows see. False if there is none.
@@ -480,22 +542,29 @@ template <class C>
 GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, mma_consumer<C> *own,
                               uint32_t n)
 {
-    const uint32_t group = own->row_warp / 4, thread = gpu_thread() % 128;
-    struct mma_computed *mine = &shared->handover.computed[group];
+    const uint32_t group = own->row_warp / 4, lane = gpu_thread() % GPU_WARP;
+    const struct mma_computed *next = shared;
+    struct mma_computed *mine = &shared->handover.computed[own->row_warp];
 
-    if (n > 0)
+    if (n > 0) {
         gpu_mbarrier_wait(&shared->handover.looked_up, (n - 1) % 2);
-    gpu_barrier_part(MMA_BARRIER_GROUP + group, 128); /* all of the group are done with the last one */
-    if (thread == 0)
-        mine->work = shared->work;
-    if (thread == GPU_WARP) {
-        mine->sequence = shared->sequence;
-        mine->trust = shared->trust;
+        next = &shared->handover.next;
     }
-    if (shared->work.splits != 0)
-        mma_find_visible_keys<C>(run, shared, shared->work.row0, shared->work.kv_head);
-    gpu_barrier_part(MMA_BARRIER_GROUP + group, 128);
-    if (thread == 0)
+    GPU_UNROLL
+    for (uint32_t i = 0; i < sizeof *mine / 4; i += GPU_WARP)
+        if (i + lane < sizeof *mine / 4)
+            ((uint32_t *)(void *)mine)[i + lane] = ((const uint32_t *)(const void *)next)[i + lane];
+    gpu_warp_barrier();
+    if (n > 0 && mma_rows_are_ranges<C>(run)) {
+        mma_take_ranges<C>(shared, own);
+    } else {
+        gpu_barrier_part(MMA_BARRIER_GROUP + group, 128); /* all of the group are done with the last one */
+        if (mine->work.splits != 0)
+            mma_find_visible_keys<C>(run, shared, mine->work.row0, mine->work.kv_head);
+        gpu_barrier_part(MMA_BARRIER_GROUP + group, 128);
+    }
+    gpu_warp_barrier();
+    if (lane == 0)
         gpu_mbarrier_arrive(&shared->handover.taken);
     return mine->work.splits != 0;
 }
@@ -529,9 +598,8 @@ GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shar
 
     own.row_warp = gpu_shuffle_u32(gpu_thread() / GPU_WARP - C::FIRST_WARP, 0); /* the same of all lanes */
     own.end = 0;
-    const uint32_t group = own.row_warp / 4;
-    const struct gpu_work_tile *p = &shared->handover.computed[group].work;
-    if (group == 1)
+    const struct gpu_work_tile *p = &shared->handover.computed[own.row_warp].work;
+    if (own.row_warp / 4 == 1)
         mma_give_turn<C>(1); /* the other group is the first */
     GPU_LOOP
     for (uint32_t n = 0; mma_take_work<C>(run, shared, &own, n); n++) {
@@ -541,6 +609,7 @@ GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shar
         if (mma_finds_nonfinite<C>(run, shared, p, &own))
             shared->handover.again[n % 2] = 1;
         mma_store_work<C>(run, shared, queries, n, p, &own);
+        gpu_wgmma_fence(); /* before queries are copied where results were staged */
         gpu_warp_barrier();
         if (gpu_thread() % GPU_WARP == 0)
             gpu_mbarrier_arrive(&shared->handover.done);

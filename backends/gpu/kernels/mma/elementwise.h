@@ -247,7 +247,7 @@ GPU_INLINE uint64_t mma_seen_keys(const struct gpu_run *run, const struct gpu_ro
     seen &= ~UINT64_C(0) << lo;
     if (hi < 64)
         seen &= (UINT64_C(1) << hi) - 1;
-    if (run->mask.base != 0 && run->mask.dtype == 0 && r->mask != 0)
+    if (mma_has_mask<C>(run) && run->mask.dtype == 0 && r->mask != 0)
         seen &= mma_mask_bits<C>(r, from);
     return seen;
 }

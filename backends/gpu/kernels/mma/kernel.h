@@ -99,8 +99,10 @@ template <class C> struct mma_entry<mma_combining<C>> {
  * combining splits of prefill tiles. */
 #define MMA_KERNELS(each, name, dk, dv, kv_size, rows)                                                       \
     MMA_KERNELS_OF_##kv_size(each, name, rows, dk, dv, kv_size)
-#define MMA_KERNELS_OF_1(each, name, rows, ...) MMA_KERNELS_##rows(each, name, __VA_ARGS__)
-#define MMA_KERNELS_OF_2                        MMA_KERNELS_OF_1
+#define MMA_KERNELS_OF_1(each, name, rows, ...)                                                              \
+    MMA_KERNELS_##rows(each, name, __VA_ARGS__) MMA_PLAIN_1_##rows(each, name, __VA_ARGS__)
+#define MMA_KERNELS_OF_2(each, name, rows, ...)                                                              \
+    MMA_KERNELS_##rows(each, name, __VA_ARGS__) MMA_PLAIN_2_##rows(each, name, __VA_ARGS__)
 #define MMA_KERNELS_OF_4(each, name, rows, ...)                                                              \
     each(name##_r16_f32, mma_config<16, __VA_ARGS__, false>)                                                 \
         each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>) MMA_COMBINING(each, name, 16, __VA_ARGS__)  \
@@ -115,6 +117,18 @@ template <class C> struct mma_entry<mma_combining<C>> {
     MMA_COMBINING(each, name, 16, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
 #define MMA_COMBINING(each, name, rows, ...)                                                                 \
     each(name##_r##rows##_combine, mma_combining<mma_config<rows, __VA_ARGS__, false>>)
+/* Without rules, of keys and values of a type: where the largest tile has 128 rows. */
+#define MMA_PLAIN(each, name, rows, dtype, ...)                                                              \
+    each(name##_bf16, mma_config<rows, __VA_ARGS__, true, false, dtype>)                                     \
+        each(name##_f16, mma_config<rows, __VA_ARGS__, false, false, dtype>)
+#define MMA_PLAIN_1_128(each, name, ...)                                                                     \
+    MMA_PLAIN(each, name##_r8_e4m3, 8, ATTN_E4M3, __VA_ARGS__)                                               \
+    MMA_PLAIN(each, name##_r8_int8, 8, ATTN_INT8, __VA_ARGS__)
+#define MMA_PLAIN_2_128(each, name, ...)                                                                     \
+    MMA_PLAIN(each, name##_r8_plain, 8, 0, __VA_ARGS__)                                                      \
+    MMA_PLAIN(each, name##_r128_plain, 128, 0, __VA_ARGS__)
+#define MMA_PLAIN_1_64(each, name, ...)
+#define MMA_PLAIN_2_64(each, name, ...)
 #define MMA_KERNELS_OF(each, name, rows, ...)                                                                \
     each(name##_r##rows##_bf16, mma_config<rows, __VA_ARGS__, true>)                                         \
         each(name##_r##rows##_f16, mma_config<rows, __VA_ARGS__, false>)

@@ -28,10 +28,10 @@ GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C>
 
     if (at < r->lo || at >= r->hi || !mma_key_exists<C>(shared, slot, key))
         return -GPU_INFINITY;
-    const float cap = run->problem.softcap;
+    const float cap = mma_softcap<C>(run);
     if (cap > 0)
         score = cap * gpu_tanh(score / cap);
-    if (run->mask.base == 0 && run->slopes == 0)
+    if (!mma_has_mask<C>(run) && !mma_has_slopes<C>(run))
         return score * GPU_LOG2E;
     if (!gpu_sees(run, mma_computed_sequence<C>(shared), r, at, &bias))
         return -GPU_INFINITY;
@@ -146,8 +146,8 @@ template <class C>
 GPU_INLINE bool mma_keeps_scores(const struct gpu_run *run, const struct mma_rules *rules, uint32_t tile,
                                  uint64_t present)
 {
-    return rules->elementwise == 0 && run->mask.base == 0 && !mma_scale_per_key<C>(run->problem.k_scale) &&
-           mma_all_visible<C>(rules, tile * GPU_TILE, present);
+    return (!C::RULES || rules->elementwise == 0) && !mma_has_mask<C>(run) &&
+           !mma_scale_per_key<C>(run->problem.k_scale) && mma_all_visible<C>(rules, tile * GPU_TILE, present);
 }
 
 /*
@@ -161,21 +161,21 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
 {
     const uint32_t from = tile * GPU_TILE + key0;
     const bool whole = mma_all_visible<C>(rules, from, present);
-    const bool unmasked = whole && run->mask.base == 0;
+    const bool unmasked = whole && !mma_has_mask<C>(run);
 
     if (C::Q_SCALED && rules->elementwise)
         mma_unscale_queries<C>(shared, row_warp, s);
     if (mma_scale_per_key<C>(run->problem.k_scale))
         mma_scale_keys<C>(shared->k_scale[slot] + key0, s);
-    if (unmasked && rules->elementwise == 0)
+    if (unmasked && (!C::RULES || rules->elementwise == 0))
         return true;
-    if ((rules->elementwise & MMA_GENERAL) != 0) {
+    if (C::RULES && (rules->elementwise & MMA_GENERAL) != 0) {
         mma_mask_elementwise<C>(run, shared, slot, row_warp, tile, key0, rules->scale, s);
         return unmasked;
     }
-    if (rules->elementwise != 0)
+    if (C::RULES && rules->elementwise != 0)
         mma_apply_elementwise<C>(run, shared, rules, row_warp, from, s);
-    if (!whole || (run->mask.base != 0 && run->mask.dtype == 0))
+    if (!whole || (mma_has_mask<C>(run) && run->mask.dtype == 0))
         mma_hide_keys<C>(run, shared, row_warp, present, from, s);
     return unmasked;
 }

@@ -9,7 +9,7 @@
 template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu_run *run, uint32_t *word)
 {
     if constexpr (C::CODES) {
-        const uint32_t found = gpu_nonfinite8(run->v.dtype, *word) >> 7;
+        const uint32_t found = gpu_nonfinite8(mma_kv_dtype<C>(run), *word) >> 7;
         *word &= ~(found * 0xffu);
         return (found | found >> 7 | found >> 14 | found >> 21) & 15;
     }

@@ -40,8 +40,9 @@ template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
     mma_handover<C, true> *handover = &shared->handover;
 
     gpu_mbarrier_init(&handover->looked_up, 1);
-    gpu_mbarrier_init(&handover->queries_full, C::THREADS);
-    gpu_mbarrier_init(&handover->taken, 2);
+    gpu_mbarrier_init(&handover->queries_full[0], C::THREADS);
+    gpu_mbarrier_init(&handover->queries_full[1], C::THREADS);
+    gpu_mbarrier_init(&handover->taken, C::WARPS);
     gpu_mbarrier_init(&handover->done, C::WARPS);
     handover->again[0] = handover->again[1] = 0;
     for (uint32_t i = 0; i < 4; i++) {

@@ -42,12 +42,45 @@ template <class C> GPU_INLINE bool mma_is_again(mma_shared<C> *shared, uint32_t 
     return again;
 }
 
+/* Finds the keys that each row of the work tile that is looked up sees, and the rules of each group's rows:
+ * those of all rows at once, or they wait for each other. */
+template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mma_shared<C> *shared)
+{
+    constexpr uint32_t rows = C::ROWS / GPU_WARP; /* of a lane */
+    const mma_looked_up<C> *next = &shared->handover.next;
+    const struct gpu_work_tile *p = &next->work;
+    struct mma_range own[rows], common[2] = {{0, 0xffffffffu}, {0, 0xffffffffu}};
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint32_t row = i * GPU_WARP + gpu_thread() % GPU_WARP, group = i / (rows / 2);
+        uint32_t token, head;
+        const bool exists = mma_row_of(run, &next->sequence, p->row0 + row, p->kv_head, &token, &head);
+        gpu_visible_find(&next->sequence.visible, gpu_position(run, &next->sequence, exists ? token : 0),
+                         &own[i].lo, &own[i].hi);
+        if (exists) {
+            common[group].lo = own[i].lo > common[group].lo ? own[i].lo : common[group].lo;
+            common[group].hi = own[i].hi < common[group].hi ? own[i].hi : common[group].hi;
+        }
+        shared->handover.next_ranges[row] = {exists ? own[i].lo : 0, exists ? own[i].hi : 0};
+    }
+    struct mma_rules rules = mma_rules_of_range<C>(run, p, common[0], false, false);
+    GPU_UNROLL
+    for (uint32_t group = 0; group < 2; group++) {
+        common[group] = mma_common_range(common[group]);
+        rules.lo = common[group].lo;
+        rules.hi = common[group].hi;
+        if (gpu_thread() % GPU_WARP == 0)
+            shared->handover.next_rules[group] = rules;
+    }
+}
+
 /* Looks up the n-th work tile of the CTA, n > 0, when the one before has been taken and that before it is
- * done; work.splits is 0 if there is none. False if the one before has to be `done` for that, and is not. By
- * one warp. */
+ * done, and copies its queries if these have a buffer; work.splits is 0 if there is none. False if the one
+ * before has to be `done` for that, and is not. By one warp. */
 template <class C>
-GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *shared, mma_producer<C> *own,
-                                 uint32_t n, bool done)
+GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                                 mma_producer<C> *own, uint32_t n, bool done)
 {
     mma_looked_up<C> *next = &shared->handover.next;
 
@@ -70,6 +103,15 @@ GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *share
     gpu_warp_barrier(); /* all lanes have stored what a tile is first */
     if (again && gpu_thread() % GPU_WARP == 0)
         next->trust = MMA_CHECKED;
+    gpu_warp_barrier();
+    if (next->work.splits != 0 && mma_has_query_boxes<C>(run) && mma_has_two_query_buffers<C>(run) &&
+        gpu_thread() % GPU_WARP == 0)
+        mma_copy_query_boxes<C>(run, shared, mma_query_stage<C>(run, queries, n), next, n);
+    if (next->work.splits != 0 && mma_rows_are_ranges<C>(run))
+        mma_find_ranges<C>(run, shared);
+    gpu_warp_barrier();
+    if (gpu_thread() % GPU_WARP == 0)
+        gpu_mbarrier_arrive(&shared->handover.looked_up);
     return true;
 }
 
@@ -83,8 +125,6 @@ template <class C> GPU_INLINE void mma_take_next(mma_shared<C> *shared)
     for (uint32_t i = gpu_thread(); i < sizeof(mma_looked_up<C>) / 4; i += C::THREADS)
         to[i] = from[i];
     mma_group_barrier<C>();
-    if (gpu_thread() == 0)
-        gpu_mbarrier_arrive(&shared->handover.looked_up);
 }
 
 /* ---------------------------------------------------------------- keys and values */
@@ -241,21 +281,28 @@ GPU_INLINE void mma_fill_converted(const struct gpu_run *run, mma_shared<C> *sha
     gpu_mbarrier_arrive(&pipeline->full[n % 2]);
 }
 
-/* Copies queries. */
+/* Copies the queries of the n-th work tile, unless they have been. */
 template <class C>
 GPU_INLINE void mma_produce_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                                    const struct gpu_work_tile *p, const mma_producer<C> *own)
+                                    const struct gpu_work_tile *p, const mma_producer<C> *own, uint32_t n)
 {
+    uint64_t *full = &shared->handover.queries_full[n % 2];
+
+    if (mma_has_query_boxes<C>(run)) {
+        if (gpu_thread() == 0 && (n == 0 || !mma_has_two_query_buffers<C>(run)))
+            mma_copy_query_boxes<C>(run, shared, queries, shared, n);
+        return;
+    }
     const uint32_t slot = (own->used + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES;
     const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head, slot);
 
     mma_group_barrier<C>();
     if (copied) {
         mma_copy_queries<C>(shared, queries, slot);
-        gpu_copy_arrive(&shared->handover.queries_full);
+        gpu_copy_arrive(full);
     } else {
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head);
-        gpu_mbarrier_arrive(&shared->handover.queries_full);
+        gpu_mbarrier_arrive(full);
     }
 }
 
@@ -306,23 +353,53 @@ GPU_INLINE bool mma_gathers_results(const struct gpu_run *run, const struct gpu_
     return !mma_stores_directly<C>(run, p) && !mma_stores_partials<C>(p);
 }
 
-/* Copies iterations [i, end) as boxes, as long as that can be; returns where it ends. One warp looks up the
- * next work tile meanwhile, if the n-th one has its queries. */
+/* The keys of a work tile that may be read: those of the last iteration that another split has do not exist.
+ */
+template <class C>
+GPU_INLINE struct mma_key_range mma_range_of_tile(const struct gpu_run *run, const struct mma_computed *tile)
+{
+    const uint32_t keys = tile->sequence.kv_len, end = tile->work.end * GPU_TILE;
+
+    return mma_key_range_of(run, &tile->sequence, end < keys ? end : keys);
+}
+
+/* Begins the keys of the work tile behind the n-th one, if it has been looked up, when those of the n-th are
+ * all under way. */
+template <class C>
+GPU_INLINE bool mma_copy_keys_ahead(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
+                                    const mma_producer<C> *own, uint32_t iterations, uint32_t n)
+{
+    const struct mma_computed *next = &shared->handover.next;
+    mma_producer<C> ahead = *own;
+
+    if (gpu_ballot(!gpu_mbarrier_test(&shared->handover.looked_up, n % 2)) != 0 || next->work.splits == 0)
+        return false;
+    ahead.range = mma_range_of_tile<C>(run, next);
+    ahead.used += iterations;
+    mma_begin_boxes<C>(run, next, &ahead, 0);
+    return ahead.boxed > 0 &&
+           mma_copy_box_iterations<C, false>(run, shared, stages, next, &ahead, 0, 0, 1) == 1;
+}
+
+/* Copies iterations [i, end) of the n-th work tile as boxes, as long as that can be; returns where it ends.
+ * One warp looks up the next work tile meanwhile, if this one has its queries. */
 template <class C>
 GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                      const struct gpu_work_tile *p, mma_producer<C> *own, uint32_t i,
-                                      uint32_t end, bool looks_up, uint32_t n)
+                                      unsigned char *queries, mma_producer<C> *own, uint32_t i, uint32_t end,
+                                      bool looks_up, uint32_t n)
 {
-    const uint32_t warp = gpu_thread() / GPU_WARP;
+    const uint32_t warp = gpu_thread() / GPU_WARP, iterations = mma_iterations<C>(&shared->work);
 
     if (warp == MMA_WARP_KEYS) {
-        i = mma_copy_box_iterations<C, false>(run, shared, stages, p, own, 0, i, end);
+        i = mma_copy_box_iterations<C, false>(run, shared, stages, shared, own, 0, own->ahead ? 1 : i, end);
         if (gpu_thread() == 0)
             shared->handover.boxed = i;
+        own->ahead = looks_up && i == iterations && !mma_gathers_results<C>(run, &shared->work) &&
+                     mma_copy_keys_ahead<C>(run, shared, stages, own, iterations, n);
     } else if (warp != MMA_WARP_TILES) {
-        mma_copy_box_iterations<C, true>(run, shared, stages, p, own, warp != MMA_WARP_VALUES, i, end);
+        mma_copy_box_iterations<C, true>(run, shared, stages, shared, own, warp != MMA_WARP_VALUES, i, end);
     } else if (looks_up) {
-        own->looked_up = mma_look_up_tile<C>(run, shared, own, n + 1, false);
+        own->looked_up = mma_look_up_tile<C>(run, shared, queries, own, n + 1, false);
     }
     mma_group_barrier<C>();
     return shared->handover.boxed;
@@ -339,7 +416,7 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
 
     own->looked_up = false;
     if (iterations > 0) {
-        mma_begin_boxes<C>(run, shared, p, own);
+        mma_begin_boxes<C>(run, shared, own, own->ahead ? 1 : 0);
         if (n > 0 && own->cleared)
             gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
         if (own->cleared)
@@ -350,21 +427,23 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
         const bool waits = n > 0 && !mma_has_two_query_buffers<C>(run);
         const uint32_t early = C::QUERY_STAGES > 1 || !waits ? 0 : own->boxed < 2 ? own->boxed : 2;
         if (early > 0)
-            boxed = mma_produce_boxes<C>(run, shared, stages, p, own, 0, early, false, n);
+            boxed = mma_produce_boxes<C>(run, shared, stages, queries, own, 0, early, false, n);
         if (waits)
             gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
-        mma_produce_queries<C>(run, shared, queries, p, own);
+        mma_produce_queries<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own, n);
         if (boxed == early && early < own->boxed)
-            boxed = mma_produce_boxes<C>(run, shared, stages, p, own, early, own->boxed, true, n);
+            boxed = mma_produce_boxes<C>(run, shared, stages, queries, own, early, own->boxed, true, n);
         if (boxed < iterations)
             mma_produce_keys<C>(run, shared, stages, p, own, boxed);
         own->used += iterations;
+    } else if (!mma_has_query_boxes<C>(run)) {
+        gpu_mbarrier_arrive(&shared->handover.queries_full[n % 2]);
     } else {
-        gpu_mbarrier_arrive(&shared->handover.queries_full);
+        mma_produce_queries<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own, n);
     }
     own->cleared = own->cleared || mma_gathers_results<C>(run, p);
     if (gpu_thread() / GPU_WARP == MMA_WARP_TILES && !own->looked_up)
-        mma_look_up_tile<C>(run, shared, own, n + 1, true);
+        mma_look_up_tile<C>(run, shared, queries, own, n + 1, true);
 }
 
 /* The part of the warp group in the work tiles of the CTA, of which the first has been looked up. */
@@ -381,12 +460,11 @@ GPU_INLINE void mma_produce_tiles(const struct gpu_run *run, mma_shared<C> *shar
     own.left = own.all > gpu_ctas();
     own.aligned = run->kv_aligned != 0;
     own.cleared = true;
+    own.ahead = false;
     GPU_LOOP
     for (uint32_t n = 0; p->splits != 0; n++) {
-        const uint32_t keys = shared->sequence.kv_len, end = p->end * GPU_TILE;
-        /* Keys of the last iteration that another split has do not exist. */
-        own.range = mma_key_range_of(run, &shared->sequence, end < keys ? end : keys);
-        mma_produce<C>(run, shared, mma_query_stage<C>(run, queries, n), stages, p, &own, n);
+        own.range = mma_range_of_tile<C>(run, shared);
+        mma_produce<C>(run, shared, queries, stages, p, &own, n);
         mma_take_next<C>(shared);
     }
 }

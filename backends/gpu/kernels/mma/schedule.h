@@ -68,7 +68,8 @@ GPU_INLINE uint32_t mma_next_tile(const struct gpu_run *run, mma_looked_up<C> *t
         s = gpu_sequence(run, index);
     }
     if (begins ? gpu_cta() >= ctas : to->work.next >= all) {
-        to->work.splits = 0;
+        if (!C::WGMMA || gpu_thread() % GPU_WARP == 0) /* the lane that says then that it is known */
+            to->work.splits = 0;
         return (uint32_t)all;
     }
     const uint64_t at = mma_list_position<C>(run, to, all, ctas, begins);

@@ -139,7 +139,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    const uint32_t bytes = (s.wgmma ? 2240 : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
+    const uint32_t bytes = (s.wgmma ? 4800 : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
     const uint32_t unit = s.wgmma ? 1024 : 128;
 
     return (bytes + unit - 1) / unit * unit * times;

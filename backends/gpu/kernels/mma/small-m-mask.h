@@ -66,9 +66,9 @@ template <class C>
 GPU_INLINE uint32_t small_m_seen_keys(const struct gpu_run *run, const struct gpu_row *r, uint32_t present,
                                       uint32_t key)
 {
-    const uint64_t bit = r->bit + key;
-    const unsigned char *bytes = GPU_U8(r->mask + bit / 8);
-    const bool bits = r->mask != 0 && run->mask.dtype == 0;
+    const uint64_t bit = C::RULES ? r->bit + key : 0;
+    const unsigned char *bytes = C::RULES ? GPU_U8(r->mask + bit / 8) : NULL;
+    const bool bits = mma_has_mask<C>(run) && r->mask != 0 && run->mask.dtype == 0;
     const uint32_t count = r->hi > r->lo ? r->hi - r->lo : 0;
     uint32_t seen = 0, byte[C::GROUP_KEYS / 8];
 
@@ -124,13 +124,13 @@ template <class C>
 GPU_INLINE void small_m_mask_row(const struct gpu_run *run, const struct gpu_row *r, uint32_t present,
                                  uint32_t key, uint32_t e, float scale, small_m_score_fragments<C> s)
 {
-    const float cap = run->problem.softcap, slope = r->slope * GPU_LOG2E;
+    const float cap = mma_softcap<C>(run), slope = C::RULES ? r->slope * GPU_LOG2E : 0;
     const bool mask_slope = run->problem.alibi == ATTN_ALIBI_MASK;
-    const float away = (float)((int64_t)key - r->position);
+    const float away = C::RULES ? (float)((int64_t)key - r->position) : 0;
     uint32_t seen = small_m_seen_keys<C>(run, r, present, key);
     float values[C::GROUP_KEYS / 8];
 
-    if (run->mask.base != 0 && run->mask.dtype != 0)
+    if (mma_has_mask<C>(run) && run->mask.dtype != 0)
         small_m_mask_values<C>(run, r, key, &seen, values);
     GPU_UNROLL
     for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
@@ -139,9 +139,9 @@ GPU_INLINE void small_m_mask_row(const struct gpu_run *run, const struct gpu_row
         if (cap > 0)
             *x = cap * gpu_tanh(*x / cap);
         *x *= GPU_LOG2E;
-        if (run->mask.base != 0 && run->mask.dtype != 0)
+        if (mma_has_mask<C>(run) && run->mask.dtype != 0)
             *x = gpu_fma(values[i], mask_slope ? slope : GPU_LOG2E, *x);
-        if (run->slopes != 0 && !mask_slope) {
+        if (mma_has_slopes<C>(run) && !mask_slope) {
             const float key_away = away + (float)(i * 8);
             const bool back = run->problem.alibi == ATTN_ALIBI_DISTANCE && key_away > 0;
             *x = gpu_fma(slope, back ? -key_away : key_away, *x);
@@ -160,7 +160,7 @@ GPU_INLINE bool small_m_mask_elementwise(const struct gpu_run *run, const mma_sh
     const uint32_t lane = gpu_thread() % GPU_WARP, rows = shared->sequence.q_len * run->group;
     bool hidden = false;
 
-    if (!mma_has_plain_keys(run)) {
+    if (!mma_has_plain_keys<C>(run)) {
         small_m_mask_any<C>(run, shared, slot, tile, scale, s);
         return false;
     }

@@ -91,12 +91,14 @@ template <class C>
 GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *keys,
                                small_m_query_fragments<C> q, small_m_score_fragments<C> s)
 {
-    if (!C::KV8 || run->k.dtype == ATTN_E4M3)
+    const uint32_t dtype = mma_kv_dtype<C>(run);
+
+    if (!C::KV8 || dtype == ATTN_E4M3)
         small_m_score_tile<C>(ATTN_E4M3, keys, q, s);
-    else if (run->k.dtype == ATTN_E5M2)
+    else if (dtype == ATTN_E5M2)
         small_m_score_tile<C>(ATTN_E5M2, keys, q, s);
-    else if (gpu_is_fnuz(run->k.dtype))
-        small_m_score_tile<C>(run->k.dtype, keys, q, s);
+    else if (gpu_is_fnuz(dtype))
+        small_m_score_tile<C>(dtype, keys, q, s);
     else
         small_m_score_tile<C>(ATTN_INT8, keys, q, s);
 }
@@ -122,7 +124,7 @@ GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<
             s[i / 2][i % 2 * 2 + 1] *= scale;
         }
     }
-    if (rules->elementwise)
+    if ((C::RULES || C::KV8) && rules->elementwise)
         return small_m_mask_elementwise<C>(run, shared, present, slot, tile, rules->scale, s);
     if (!unmasked)
         small_m_mask_scores<C>(shared, present, from, s);

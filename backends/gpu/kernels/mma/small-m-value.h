@@ -91,13 +91,14 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
                     p[i / 2][i % 2 * 2 + e] *= scale;
         }
     }
+    const uint32_t parts = C::P_PARTS ? run->p_parts : 1;
     GPU_LOOP
     for (uint32_t part = 0;; part++) {
         if (!C::KV8 || !mma_p_bf16<C>(run))
-            small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
+            small_m_typed_values<C>(mma_kv_dtype<C>(run), C::BF16_MMA, values, p, o);
         else
-            small_m_typed_values<C>(run->v.dtype, true, values, p, o);
-        if (part + 1 == run->p_parts)
+            small_m_typed_values<C>(mma_kv_dtype<C>(run), true, values, p, o);
+        if (part + 1 == parts)
             return;
         GPU_UNROLL
         for (uint32_t i = 0; i < C::GROUP_KEYS / 4; i++)
@@ -119,7 +120,7 @@ GPU_INLINE bool small_m_all_finite(const struct gpu_run *run, const mma_shared<C
         const struct gpu_u128 part = gpu_load_u128(values + (i * GPU_WARP + lane) * 16);
         GPU_UNROLL
         for (uint32_t j = 0; j < 4; j++)
-            found |= C::KV8 ? gpu_nonfinite8(run->v.dtype, part.x[j])
+            found |= C::KV8 ? gpu_nonfinite8(mma_kv_dtype<C>(run), part.x[j])
                             : ((part.x[j] & 0x7fff7fffu) + least) & 0x80008000u;
     }
     if (mma_scale_per_key<C>(run->problem.v_scale))
