@@ -44,7 +44,7 @@ struct fiber_product {
     uint32_t range_count;
 };
 
-enum { FIBER_PRODUCTS = 4, FIBER_ARRIVALS = 8, FIBER_BOXES = 256 };
+enum { FIBER_PRODUCTS = 4, FIBER_ARRIVALS = 8, FIBER_BOXES = 256, FIBER_UNFENCED = 16, FIBER_NEAR = 4096 };
 
 /* A box that the copy engine for tensors has not copied yet. */
 struct fiber_box {
@@ -73,8 +73,9 @@ struct fiber_thread {
     uint32_t arrival_count;
     struct fiber_product products[FIBER_PRODUCTS];
     uint32_t product_count;
-    uint32_t product_groups;     /* closed */
-    struct fiber_range unfenced; /* that copies of this thread have reached, and products do not see yet */
+    uint32_t product_groups; /* closed */
+    /* That copies of this thread have reached, and products do not see yet. */
+    struct fiber_range unfenced[FIBER_UNFENCED];
 };
 
 struct fiber_warp {

@@ -34,20 +34,37 @@ void fiber_check_not_read(const void *shared, uint32_t size)
                     fiber_die("a copy to %p, which a product of thread %u reads", shared, i);
 }
 
+/* Whether a thread has copied into a range without a fence. */
+static bool is_unfenced(uint32_t thread, const struct fiber_range *range)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < FIBER_UNFENCED; i++)
+        found = found || ranges_meet(range, &fiber_cta.thread[thread].unfenced[i]);
+    return found;
+}
+
 void fiber_check_fenced(const void *shared, uint32_t size)
 {
     const struct fiber_range range = range_of(shared, size);
 
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
-        if (ranges_meet(&range, &fiber_cta.thread[i].unfenced))
+        if (is_unfenced(i, &range))
             fiber_die("a box is copied over what thread %u has copied without a fence", i);
 }
 
+/* A thread's share of a stage lies scattered in it, and another stage may be between two that it has copied:
+ * only what is near is one range. */
 void fiber_note_copy(const void *shared, uint32_t size)
 {
-    const struct fiber_range range = range_of(shared, size);
+    struct fiber_range *unfenced = fiber_own_thread()->unfenced;
+    const struct fiber_range range = range_of(shared, size),
+                             near = {range.begin - FIBER_NEAR, range.end + FIBER_NEAR};
+    uint32_t i = 0;
 
-    extend(&fiber_own_thread()->unfenced, &range);
+    while (i + 1 < FIBER_UNFENCED && unfenced[i].end != 0 && !ranges_meet(&near, &unfenced[i]))
+        i++;
+    extend(&unfenced[i], &range);
 }
 
 static const uint32_t under_way = 0x7fc0dead; /* what accumulators hold meanwhile: NaN */
@@ -99,7 +116,7 @@ void gpu_fiber_reads_matrix(const unsigned char *at, uint32_t bytes)
     if (fiber_cta.current % GPU_WARP != 0)
         return;
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
-        if (ranges_meet(&range, &fiber_cta.thread[i].unfenced))
+        if (is_unfenced(i, &range))
             fiber_die("a product reads what thread %u has copied without a fence", i);
     for (uint32_t i = 0; i < product->range_count; i++) {
         struct fiber_range *known = &product->ranges[i];
@@ -138,5 +155,5 @@ void gpu_fiber_wait_products(uint32_t groups)
 void gpu_fiber_fence_copies(void)
 {
     for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
-        fiber_cta.thread[i].unfenced = (struct fiber_range){0, 0};
+        memset(fiber_cta.thread[i].unfenced, 0, sizeof fiber_cta.thread[i].unfenced);
 }

@@ -59,7 +59,7 @@ static void begin_cta(void)
         thread->state = FIBER_READY;
         thread->copy_count = thread->groups = thread->arrival_count = 0;
         thread->product_count = thread->product_groups = 0;
-        thread->unfenced = (struct fiber_range){0, 0};
+        memset(thread->unfenced, 0, sizeof thread->unfenced);
         fiber_stack_start(&thread->stack, run_thread);
     }
     for (uint32_t i = 0; i < fiber_cta.grid.threads / GPU_WARP; i++)
