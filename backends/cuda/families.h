@@ -17,4 +17,20 @@ int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struc
 int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows,
                        struct attn_error *err);
 
+/* Whether prefill of a problem can have its 8-bit keys and values converted first (convert.h); `plain`: its
+ * rules do nothing but hide keys. */
+bool cuda_may_convert(const struct attn_problem *problem, bool plain);
+/* The problem that attention to converted keys and values is. */
+struct attn_problem cuda_converted_problem(const struct attn_problem *problem);
+/* Adds the workspace to a part's scratch and the first pages to its schedule, and finds the kernel. The
+ * context is current. */
+int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part,
+                             struct attn_error *err);
+/* Converts the keys and values of a step, and makes of the run one on them. The context is current. */
+int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part, struct gpu_run *run,
+                     void *stream, struct attn_error *err);
+/* Whether a part of what is not converted has no sequence, as far as the maxima of a step tell. */
+bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                       const struct gpu_run *run);
+
 #endif

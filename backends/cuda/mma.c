@@ -34,16 +34,7 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
 {
     const struct instance *own = instance_of(problem);
 
-    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0};
-}
-
-/* That of warp groups that multiply. */
-static struct gpu_mma_shape persistent_shape(const struct attn_plan_impl *plan)
-{
-    struct gpu_mma_shape shape = shape_of(&plan->problem, ROWS_PREFILL);
-
-    shape.wgmma = 1;
-    return shape;
+    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0, 0};
 }
 
 /*
@@ -114,21 +105,30 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
         shape_of(problem, phases == ATTN__PREFILL && is_wide(problem) ? ROWS_MEDIUM : rows));
 }
 
+/* Whether no rule changes a score but by hiding keys. */
+static bool is_plain(const struct attn_problem *p)
+{
+    return p->mask == ATTN_MASK_NONE && !(p->softcap > 0) && p->alibi == ATTN_ALIBI_NONE && p_parts(p) == 1;
+}
+
+/* Whether keys of 16 bits have scales: those that were converted. */
+static bool has_key_scales(const struct attn_problem *p)
+{
+    return attn__dtype_size(p->k_dtype) == 2 && p->k_scale > ATTN_SCALES_TENSOR;
+}
+
 /*
  * What the kernel has no code for, in its name: of tiles of these rows there are kernels without masks, soft
  * cap, ALiBi and P of two parts, of 8-bit keys and values for one type, where the largest tile has 128 rows.
- * NULL: there is none for the problem.
+ * Keys of 16 bits that have scales have no others. NULL: there is none for the problem.
  */
 static const char *plain_name(const struct attn_problem *p, uint32_t rows)
 {
-    const bool plain =
-        p->mask == ATTN_MASK_NONE && !(p->softcap > 0) && p->alibi == ATTN_ALIBI_NONE && p_parts(p) == 1;
-
-    if (!plain || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || attn__dtype_size(p->k_dtype) > 2 ||
+    if (!is_plain(p) || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || attn__dtype_size(p->k_dtype) > 2 ||
         instance_of(p)->rows != ROWS_PREFILL)
         return NULL;
     if (attn__dtype_size(p->k_dtype) == 2)
-        return "_plain";
+        return has_key_scales(p) ? "_scaled" : "_plain";
     if (rows == ROWS_PREFILL || p->k_dtype != p->v_dtype)
         return NULL;
     return p->k_dtype == ATTN_E4M3 ? "_e4m3" : p->k_dtype == ATTN_INT8 ? "_int8" : NULL;
@@ -138,35 +138,37 @@ static const char *plain_name(const struct attn_problem *p, uint32_t rows)
  * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of
  * several: whether that multiplies by warp groups, the threads that it is compiled for tell.
  */
-static int32_t find_kernel(const struct attn_plan_impl *plan, uint32_t rows, const char *plain,
-                           gpu_handle *out, struct gpu_mma_shape *shape, struct attn_error *err)
+static int32_t find_kernel(struct gpu_context *context, const struct attn_problem *p, uint32_t rows,
+                           const char *plain, gpu_handle *out, struct gpu_mma_shape *shape,
+                           struct attn_error *err)
 {
-    struct gpu_context *context = plan->backend->context;
-    const struct instance *own = instance_of(&plan->problem);
-    const uint32_t dtype = plan->problem.q_dtype;
+    const struct instance *own = instance_of(p);
+    const uint32_t dtype = p->q_dtype;
     int threads = 0;
     char name[64];
 
-    snprintf(name, sizeof name, "%s_r%u%s_%s", own->name, rows, plain != NULL ? plain : "",
-             dtype == ATTN_F32   ? "f32"
-             : dtype == ATTN_F16 ? "f16"
-                                 : "bf16");
+    snprintf(name, sizeof name, "%s_r%u%s%s", own->name, rows, plain != NULL ? plain : "",
+             own->kv_size == 1   ? "" /* of all types */
+             : dtype == ATTN_F32 ? "_f32"
+             : dtype == ATTN_F16 ? "_f16"
+                                 : "_bf16");
     int32_t status = gpu_module_function(context, own->module, name, 0, out, err);
     if (status == ATTN_OK)
         status = gpu_check(context, context->driver->func_get_attribute(&threads, FUNCTION_MAX_THREADS, *out),
                            "kernel", gpu_names.func_get_attribute, err);
-    *shape = (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1};
+    *shape = (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1, has_key_scales(p)};
     shape->wgmma = rows == ROWS_PREFILL && threads == (int)gpu_mma_threads(*shape);
     return status;
 }
 
 /* Whether prefill can have tiles of this shape. Those of 128 rows have no registers for P of two parts, nor,
  * unless warp groups multiply, for more than 128 columns. */
-static bool serves_prefill(const struct attn_plan_impl *plan, struct gpu_mma_shape shape)
+static bool serves_prefill(const struct gpu_context *context, const struct attn_problem *p,
+                           struct gpu_mma_shape shape)
 {
-    if (shape.rows == ROWS_PREFILL && (p_parts(&plan->problem) > 1 || (shape.dk > 128 && !shape.wgmma)))
+    if (shape.rows == ROWS_PREFILL && (p_parts(p) > 1 || (shape.dk > 128 && !shape.wgmma)))
         return false;
-    return gpu_mma_shared_bytes(shape) <= gpu_vendor_shared(plan->backend->context->record->arch);
+    return gpu_mma_shared_bytes(shape) <= gpu_vendor_shared(context->record->arch);
 }
 
 /*
@@ -178,22 +180,44 @@ static uint32_t query_buffers(const struct attn_problem *p, struct gpu_mma_shape
     return p->mask != ATTN_MASK_NONE || p->softcap > 0 ? 1 : gpu_mma_query_stages(shape);
 }
 
+/* Whether prefill has its keys and values converted: where warp groups multiply 16-bit ones. */
+static int32_t converts(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
+{
+    const struct attn_problem p = cuda_converted_problem(&plan->problem);
+    struct gpu_mma_shape shape;
+    gpu_handle kernel;
+
+    *out = false;
+    if (!cuda_may_convert(&plan->problem, is_plain(&plan->problem)) || instance_of(&p)->rows != ROWS_PREFILL)
+        return ATTN_OK;
+    const int32_t status = find_kernel(plan->backend->context, &p, ROWS_PREFILL, plain_name(&p, ROWS_PREFILL),
+                                       &kernel, &shape, err);
+    *out = status == ATTN_OK && shape.wgmma != 0;
+    return status;
+}
+
+static struct attn_problem problem_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
+{
+    return part->conversion == GPU_CONVERTED ? cuda_converted_problem(&plan->problem) : plan->problem;
+}
+
 /* The kernel of a part: in prefill that of the largest tiles that the device has shared memory for. */
 static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_part *part,
                                 struct gpu_mma_shape *shape, struct attn_error *err)
 {
-    const struct attn_problem *p = &plan->problem;
+    struct gpu_context *context = plan->backend->context;
+    const struct attn_problem own = problem_of(plan, part), *p = &own;
     const bool prefill = part->phase == ATTN__PREFILL;
     const uint32_t rows = prefill ? instance_of(p)->rows : decode_rows(plan, part);
     const char *plain = plain_name(p, rows);
-    int32_t status = find_kernel(plan, rows, plain, &part->attention, shape, err);
+    int32_t status = find_kernel(context, p, rows, plain, &part->attention, shape, err);
 
     /* Elsewhere than where warp groups multiply, prefill has none. */
     if (status == ATTN_OK && plain != NULL && rows == ROWS_PREFILL && shape->wgmma == 0)
-        status = find_kernel(plan, rows, NULL, &part->attention, shape, err);
-    if (status == ATTN_OK && prefill && !serves_prefill(plan, *shape))
-        status =
-            find_kernel(plan, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, NULL, &part->attention, shape, err);
+        status = find_kernel(context, p, rows, NULL, &part->attention, shape, err);
+    if (status == ATTN_OK && prefill && !serves_prefill(context, p, *shape))
+        status = find_kernel(context, p, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, NULL, &part->attention,
+                             shape, err);
     part->rows = shape->rows;
     part->threads = gpu_mma_threads(*shape);
     part->persistent = shape->wgmma != 0;
@@ -207,13 +231,13 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
 
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
-    const struct attn_problem *p = &plan->problem;
+    const struct attn_problem its = problem_of(plan, part), *p = &its;
     const struct instance *own = instance_of(p);
     struct gpu_context *context = plan->backend->context;
     struct gpu_mma_shape shape;
     char name[64];
 
-    const int32_t status = find_part_kernel(plan, part, &shape, err);
+    int32_t status = find_part_kernel(plan, part, &shape, err);
     if (status != ATTN_OK)
         return status;
     part->ctas = plan->units * gpu_mma_resident_ctas(shape, gpu_vendor_shared(context->record->arch));
@@ -223,9 +247,11 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     if (shape.rows == ROWS_SMALL)
         gpu_work_tiles_split_evenly(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
-    if (part->split_rules.slots == 0 &&
-        (part->phase != ATTN__DECODE || p->det != 0 || shape.rows == ROWS_SMALL))
-        return ATTN_OK;
+    if (part->conversion != GPU_AS_CACHED)
+        status = cuda_convert_reserve(plan, part, err);
+    if (status != ATTN_OK || (part->split_rules.slots == 0 &&
+                              (part->phase != ATTN__DECODE || p->det != 0 || shape.rows == ROWS_SMALL)))
+        return status;
     snprintf(name, sizeof name, "%s_r%u_combine", own->name, shape.rows);
     return gpu_module_function(context, own->module, name, 0, &part->merge, err);
 }
@@ -233,22 +259,32 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
+    const struct attn_problem p = problem_of(plan, part);
+    struct gpu_mma_shape shape = shape_of(&p, part->rows);
     struct gpu_run own = *run;
+    int32_t status = ATTN_OK;
 
-    own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
-    own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
-    own.p_parts = p_parts(&plan->problem);
+    shape.wgmma = part->persistent;
+    own.problem.k_scale = scale_of(&p, p.k_scale);
+    own.problem.v_scale = scale_of(&p, p.v_scale);
+    own.p_parts = p_parts(&p);
     own.query_buffers = part->query_buffers;
-    /* Warp groups copy boxes. Of steps that have no such sequence nothing is launched. */
-    if (part->persistent && gpu_part_may_take(part, run->batch.max_q, run->group)) {
-        int32_t status = cuda_tensor_maps(plan->backend->context, &own, err);
-        if (status == ATTN_OK && attn__dtype_size(plan->problem.k_dtype) == 2)
-            status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(persistent_shape(plan)), err);
-        if (status != ATTN_OK)
-            return status;
-    }
-    return gpu_work_tiles_launch(plan, part, &own, part->rows, instance_of(&plan->problem)->dv, stream, err);
+    /* Of steps that have no such sequence nothing is launched. */
+    if (!gpu_part_may_take(part, run->batch.max_q, run->group) || cuda_converts_all(plan, part, run))
+        return ATTN_OK;
+    if (part->conversion == GPU_CONVERTED)
+        status = cuda_convert(plan, part, &own, stream, err);
+    if (status == ATTN_OK && part->persistent) /* warp groups copy boxes */
+        status = cuda_tensor_maps(plan->backend->context, &own, err);
+    if (status == ATTN_OK && part->persistent && attn__dtype_size(p.k_dtype) == 2)
+        status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(shape), err);
+    if (status != ATTN_OK)
+        return status;
+    return gpu_work_tiles_launch(plan, part, &own, part->rows, shape.dv, stream, err);
 }
 
-const struct gpu_family cuda_mma = {
-    .shared_of = shared_of, .small_rows = small_rows, .create = create, .launch = launch};
+const struct gpu_family cuda_mma = {.shared_of = shared_of,
+                                    .small_rows = small_rows,
+                                    .converts = converts,
+                                    .create = create,
+                                    .launch = launch};

@@ -100,6 +100,10 @@ struct attn_problem fixture_draw_problem(struct fixture *fixture)
         p.mask = ATTN_MASK_BITS;
         p.span = fixture_draw(fixture, 2) == 0 ? ATTN_SPAN_SQUARE : ATTN_SPAN_FULL;
     }
+    if (p.mla == 0 && fixture_draw(fixture, 3) == 0) { /* keys of long prefills are converted */
+        p.k_dtype = p.v_dtype = ATTN_E4M3;
+        p.k_scale = p.v_scale = ATTN_SCALES_UNIT;
+    }
     p.kv_source = 1 + fixture_draw(fixture, 3);
     p.seq_causal = fixture_draw(fixture, 4) == 0;
     p.positions = fixture_draw(fixture, 6) == 0;

@@ -50,21 +50,27 @@ static bool takes(struct fixture *fixture, uint64_t hosts, unsigned char *out, u
 
 /* ---------------------------------------------------------------- numbers */
 
-/* Sums of a schedule that begins at a byte. */
-static bool holds(const unsigned char *schedule, uint64_t offset, const uint64_t *sums, uint32_t count)
+/* The first sums of a schedule that begins at a byte. */
+static bool starts(const unsigned char *schedule, uint64_t offset, const uint64_t *sums, uint32_t count)
 {
-    const uint64_t rubbish = UINT64_C(0x0101010101010101) * FIXTURE_RUBBISH;
     uint64_t found[16];
     bool good = true;
 
-    memcpy(found, schedule + offset, (count + 1) * sizeof *found);
+    memcpy(found, schedule + offset, count * sizeof *found);
     for (uint32_t i = 0; i < count; i++)
         good = good && found[i] == sums[i];
-    if (good && found[count] == rubbish)
-        return true;
-    for (uint32_t i = 0; i <= count; i++)
+    for (uint32_t i = 0; i < count && !good; i++)
         printf("# [%u] %llu\n", i, (unsigned long long)found[i]);
-    return false;
+    return good;
+}
+
+/* These are all. */
+static bool holds(const unsigned char *schedule, uint64_t offset, const uint64_t *sums, uint32_t count)
+{
+    const uint64_t rubbish = UINT64_C(0x0101010101010101) * FIXTURE_RUBBISH;
+
+    return starts(schedule, offset, sums, count) &&
+           memcmp(schedule + offset + count * sizeof *sums, &rubbish, sizeof rubbish) == 0;
 }
 
 /* Four sequences, told; `q_len` of the third. */
@@ -127,6 +133,67 @@ static void test_numbers(struct world *world)
         check_clean(world, "nothing is left");
     }
 }
+
+#ifndef FIBER_WITHOUT_WGMMA
+/* First pages that begin at a byte. */
+static bool holds_pages(const unsigned char *schedule, uint64_t offset, const int32_t *pages, uint32_t count)
+{
+    int32_t found[16];
+    bool good = true;
+
+    memcpy(found, schedule + offset, count * sizeof *found);
+    for (uint32_t i = 0; i < count; i++)
+        good = good && found[i] == pages[i];
+    for (uint32_t i = 0; i < count && !good; i++)
+        printf("# [%u] page %d\n", i, found[i]);
+    return good;
+}
+
+/*
+ * A step over 8-bit keys: a sequence of 400 rows has its keys converted, in pages of 64 tokens, and one of 80
+ * rows has not. Where the workspace, of 8,192 such pages, does not hold all, none has.
+ */
+static void test_converted(struct world *world)
+{
+    enum { MANY = 200, LONG = 2700 };
+    static const uint64_t converted[] = {0, 0, 4, 4}, others[] = {0, 0, 0, 1}, none[] = {0, 0, 0, 0};
+    static const uint64_t all[] = {0, 0, 4, 5};
+    static const int32_t pages[] = {0, 0, 5, 5}, no_pages[] = {0, 0, 0, 0};
+    const uint64_t sums = ((FIXTURE_SEQS + 1) * 8 + 255) / 256 * 256, first = 2 * sums,
+                   last = first + ((FIXTURE_SEQS + 1) * 4 + 255) / 256 * 256;
+    unsigned char *out;
+    struct fixture fixture;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool host = i % 2 != 0, fits = i < 2;
+        char text[96];
+        fixture_begin(&fixture, world, 1);
+        struct attn_problem p = fixture_problem(FIXTURE_Q_LEN);
+        p.k_dtype = p.v_dtype = ATTN_E4M3;
+        p.k_scale = p.v_scale = ATTN_SCALES_UNIT;
+        struct fixture_class *own = fixture_add(&fixture, &p);
+        fixture_add_sequence(own, 1, 64, true);
+        fixture_add_sequence(own, 100, 300, true);
+        fixture_add_sequence(own, 20, 300, true);
+        for (uint32_t k = 0; k < MANY && !fits; k++)
+            fixture_add_sequence(own, 100, LONG, true);
+        fixture_set_batch(&fixture, own, 100);
+        out = room_for(&fixture);
+        const bool planned = fixture_plan(&fixture, host ? ALL : 0, out) == ATTN_OK;
+        snprintf(text, sizeof text, "keys of long prefills are converted if all fit: %s, by the %s",
+                 fits ? "they do" : "they do not", host ? "host" : "device");
+        check(world,
+              planned && starts(out, sums, fits ? converted : none, 4) &&
+                  holds_pages(out, first, fits ? pages : no_pages, 4) &&
+                  starts(out, last, fits ? others : all, 4),
+              text);
+        free(out);
+        fixture_end(&fixture);
+        check_clean(world, "nothing is left");
+    }
+}
+
+#endif
 
 /* ---------------------------------------------------------------- calls */
 
@@ -407,8 +474,12 @@ static void test_tensor_cores(struct world *world)
 
 int main(int argc, char **argv)
 {
-    static void (*const parts[])(struct world *) = {
-        test_numbers, test_random, test_cascade, test_no_cascade, test_many, test_mixed, test_tensor_cores};
+    static void (*const parts[])(struct world *) = {test_numbers,
+#ifndef FIBER_WITHOUT_WGMMA /* keys are converted where warp groups multiply them */
+                                                    test_converted,
+#endif
+                                                    test_random,    test_cascade, test_no_cascade,
+                                                    test_many,      test_mixed,   test_tensor_cores};
 
     return world_main(argc, argv, parts, sizeof parts / sizeof parts[0]);
 }

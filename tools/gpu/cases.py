@@ -103,8 +103,8 @@ def cascade(name, batch, prefix, aim):
 
 
 def fp8(name, batch, kv, scales="unit", bars=(), **more):
-    return Case(name, "8-bit cache", f"{HEADS} kv={kv} scales={scales}", batch, list(bars), peers=scales == "unit",
-                **more)
+    return Case(name, "8-bit cache", f"{HEADS} kv={kv} scales={scales}", batch, list(bars),
+                peers=more.pop("peers", scales == "unit"), **more)
 
 
 def build():
@@ -150,6 +150,10 @@ def build():
         Case("chunk-2k-16k", "chunked prefill", HEADS, "1x2048/16384"),
         Case("chunk-512-16k", "chunked prefill", HEADS, "1x512/16384"),
         Case("chunk-512-64k", "chunked prefill", HEADS, "1x512/65536"),
+        *(fp8(f"{kv}-prefill-{name}", batch, kv, scales, others={"bf16": (HEADS, False)}, peers=False,
+              bars=[Bar(f"an {kv} cache against a bf16 one", "bf16", "libattn", "least", 0.85)])
+          for kv, scales in (("e4m3", "unit"), ("int8", "token-head"))
+          for name, batch in (("16k", "1x16384/16384"), ("512-16k", "1x512/16384"), ("1k", "16x1024/1024"))),
         Case("mixed", "mixed", HEADS, "1x2048/8192+63x1/4096", peers=False),
         cascade("64-32k", "64x1/33280", 32768, 6),
         cascade("64-4k", "64x1/4608", 4096, 1.3),

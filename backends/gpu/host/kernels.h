@@ -10,6 +10,7 @@
 #include "caps.h"
 #include "check.h"
 #include "context.h"
+#include "convert.h"
 #include "plan.h"
 #include "run.h"
 
@@ -37,7 +38,8 @@ extern const uint32_t gpu_kernel_count;
 struct gpu_part {
     const struct gpu_kernel *kernel;
     uint32_t phase;              /* enum attn__phase of its launches, or GPU_ALL_PHASES */
-    uint32_t min_rows, max_rows; /* decode: query rows of the sequences that it takes */
+    uint32_t min_rows, max_rows; /* query rows of the sequences that it takes */
+    uint32_t conversion;         /* enum gpu_conversion: which of these */
     uint32_t ctas;               /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
@@ -53,6 +55,12 @@ struct gpu_part {
     uint64_t schedule_offset, schedule_bytes;
     uint64_t scratch_offset, scratch_bytes;
     uint64_t counters_offset, counters_bytes;
+    /* Of a part whose keys are converted, or of the one that takes what is not: the kernel that does it,
+     * tokens of a page of the workspace and how many pages it holds, where that lies in scratch, and in the
+     * schedule the first pages of sequences. */
+    gpu_handle convert;
+    uint32_t converted_block, converted_pages;
+    uint64_t workspace_offset, first_pages_offset;
 };
 
 /* Addresses of the blocks of a plan, or offsets in those of another. */
@@ -65,8 +73,8 @@ struct gpu_cascade;
 struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
-    struct gpu_part
-        parts[3]; /* decode, det: decode of more rows, prefill; a single one takes all sequences */
+    struct gpu_part parts[4]; /* decode, det: decode of more rows, prefill, that of keys which are not
+                                 converted; a single one takes all sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
     gpu_handle upload;           /* writes values of the host into device memory */
@@ -89,6 +97,8 @@ struct gpu_family {
     /* det: rows of the smallest decode tile that holds a query token. Sequences that it holds have a part of
      * their own, so that neither maxima nor companions choose their tile. NULL: all have the same tile. */
     uint32_t (*small_rows)(const struct attn_problem *problem);
+    /* Whether prefill of many rows has 8-bit keys converted first (convert.h). NULL: it never has. */
+    int32_t (*converts)(const struct attn_plan_impl *plan, bool *out, struct attn_error *err);
     /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch
      * and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err);

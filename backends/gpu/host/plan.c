@@ -10,15 +10,33 @@ static uint64_t round_block(uint64_t size)
     return (size + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT;
 }
 
-static void add_part(struct attn_plan_impl *plan, const struct gpu_kernel *kernel, uint32_t phase,
-                     uint32_t min_rows, uint32_t max_rows)
+static struct gpu_part *add_part(struct attn_plan_impl *plan, const struct gpu_kernel *kernel, uint32_t phase,
+                                 uint32_t min_rows, uint32_t max_rows)
 {
-    plan->parts[plan->part_count++] =
-        (struct gpu_part){.kernel = kernel, .phase = phase, .min_rows = min_rows, .max_rows = max_rows};
+    struct gpu_part *part = &plan->parts[plan->part_count++];
+
+    *part = (struct gpu_part){.kernel = kernel, .phase = phase, .min_rows = min_rows, .max_rows = max_rows};
+    return part;
 }
 
-/* If both phases have the same kernel, one launch of it takes all sequences. */
-static void dispatch(struct attn_plan_impl *plan)
+/* Prefill: where keys are converted for sequences of many rows, a part for these, and one for others. */
+static int32_t add_prefill(struct attn_plan_impl *plan, const struct gpu_kernel *kernel,
+                           struct attn_error *err)
+{
+    bool converts = false;
+    const int32_t status =
+        kernel->family->converts != NULL ? kernel->family->converts(plan, &converts, err) : ATTN_OK;
+
+    if (converts)
+        add_part(plan, kernel, ATTN__PREFILL, GPU_CONVERTED_MIN_ROWS, UINT32_MAX)->conversion = GPU_CONVERTED;
+    add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX)->conversion =
+        converts ? GPU_NOT_CONVERTED : GPU_AS_CACHED;
+    return status;
+}
+
+/* Finds the parts. If both phases have the same kernel, one launch of it takes all sequences. The context is
+ * current. */
+static int32_t dispatch(struct attn_plan_impl *plan, struct attn_error *err)
 {
     const uint32_t arch = plan->backend->context->record->arch;
     const uint32_t choice = plan->backend->tensor_cores;
@@ -30,12 +48,12 @@ static void dispatch(struct attn_plan_impl *plan)
 
     if (decode == prefill) {
         add_part(plan, decode, GPU_ALL_PHASES, 1, UINT32_MAX);
-        return;
+        return ATTN_OK;
     }
     add_part(plan, decode, ATTN__DECODE, 1, small);
     if (small < GPU_DECODE_MAX_ROWS)
         add_part(plan, decode, ATTN__DECODE, small + 1, GPU_DECODE_MAX_ROWS);
-    add_part(plan, prefill, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX);
+    return add_prefill(plan, prefill, err);
 }
 
 bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t group)
@@ -86,15 +104,17 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* Loads all that is loaded on first use, which must not happen inside a capture. */
-static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *err)
+/* Finds the parts, and loads all that is loaded on first use, which must not happen inside a capture. */
+static int32_t find_parts(struct attn_plan_impl *plan, struct attn_error *err)
 {
     struct gpu_context *context = plan->backend->context;
     int32_t status = gpu_enter(context, err);
 
     if (status != ATTN_OK)
         return status;
-    status = gpu_module_function(context, GPU_MODULE_upload, "gpu_put", 0, &plan->upload, err);
+    status = dispatch(plan, err);
+    if (status == ATTN_OK)
+        status = gpu_module_function(context, GPU_MODULE_upload, "gpu_put", 0, &plan->upload, err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         status = plan->parts[i].kernel->family->create(plan, &plan->parts[i], err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
@@ -113,8 +133,7 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     plan->backend = backend;
     plan->problem = *problem;
     plan->units = backend->context->record->info.units;
-    dispatch(plan);
-    int32_t status = find_functions(plan, err);
+    int32_t status = find_parts(plan, err);
     if (status == ATTN_OK)
         status = gpu_cascade_create(plan, err);
     if (status == ATTN_OK)

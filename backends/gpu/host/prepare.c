@@ -106,17 +106,43 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .lengths = gpu_lengths_of(&plan->problem, batch),
                                  .split_rules = part->split_rules,
                                  .kind = part->plan_kind,
-                                 .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group)};
+                                 .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group),
+                                 .conversion = part->conversion,
+                                 .block = part->converted_block,
+                                 .pages = part->converted_pages};
 }
 
-/* Tiles, or splits of `size` tiles, of all sequences. */
+/* That which plans the pages of sequences whose keys the part converts, from its job. */
+static struct gpu_plan_job pages_job(const struct gpu_part *part, const struct gpu_plan_job *job)
+{
+    struct gpu_plan_job out = *job;
+
+    out.schedule += part->first_pages_offset;
+    out.kind = GPU_PLAN_PAGES;
+    return out;
+}
+
+/* Tiles, or splits of `size` tiles, of all sequences of decode. */
 static uint64_t count_tiles(const struct gpu_plan_job *job, uint64_t size)
 {
+    const struct gpu_plan_step step = {size, false};
     uint64_t count = 0;
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++)
-        count += gpu_plan_tile_count(job, i, size);
+        count += gpu_plan_tile_count(job, i, &step);
     return count;
+}
+
+/* Whether the workspace holds all keys that are to be converted. */
+static bool step_converts(const struct gpu_plan_job *job)
+{
+    uint64_t pages = 0;
+
+    if (!gpu_plan_may_convert(job))
+        return false;
+    for (uint32_t i = 0; i < job->lengths.seqs; i++)
+        pages += gpu_plan_pages(job, i);
+    return pages <= job->pages;
 }
 
 /* KV tiles of a decode split of a step that is split evenly, or 0. */
@@ -130,7 +156,7 @@ static uint64_t even_tiles_of(const struct gpu_plan_job *job)
 }
 
 /* KV tiles of a split of the step, or 0. */
-static uint64_t split_tiles_of(const struct gpu_plan_job *job)
+static uint64_t split_tiles_of(const struct gpu_plan_job *job, bool converts)
 {
     struct gpu_prefill_work all = {0, 0};
 
@@ -139,7 +165,7 @@ static uint64_t split_tiles_of(const struct gpu_plan_job *job)
     if (!gpu_plan_splits_prefill(job))
         return 0;
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
-        const struct gpu_prefill_work own = gpu_plan_work(job, i);
+        const struct gpu_prefill_work own = gpu_plan_work(job, i, converts);
         all.row_tiles += own.row_tiles;
         all.tiles += own.tiles;
     }
@@ -149,23 +175,27 @@ static uint64_t split_tiles_of(const struct gpu_plan_job *job)
 /* Plans a schedule on the host: writes the sum of the tile counts before each sequence. */
 static void write_sums(const struct gpu_plan_job *job)
 {
-    uint64_t *sums = (uint64_t *)(uintptr_t)job->schedule, sum = 0;
-    const uint64_t split_tiles = split_tiles_of(job);
+    const bool converts = step_converts(job);
+    const struct gpu_plan_step step = {split_tiles_of(job, converts), converts};
+    uint64_t sum = 0;
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
-        sums[i] = sum;
-        sum += gpu_plan_tile_count(job, i, split_tiles);
+        gpu_plan_store(job, i, sum);
+        sum += gpu_plan_tile_count(job, i, &step);
     }
-    sums[job->lengths.seqs] = sum + gpu_plan_mark(job, split_tiles);
+    gpu_plan_store(job, job->lengths.seqs, sum + gpu_plan_mark(job, &step));
 }
 
 /* Plans all parts on the host. `memory` is that of the plan's schedule. */
 static void write_parts(const struct attn_plan_impl *plan, const struct gpu_batch *batch, uint64_t memory)
 {
     for (uint32_t i = 0; i < plan->part_count; i++) {
-        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], batch, memory);
-        if (plan->parts[i].schedule_bytes > 0)
+        const struct gpu_part *part = &plan->parts[i];
+        const struct gpu_plan_job job = job_of(plan, part, batch, memory), pages = pages_job(part, &job);
+        if (part->schedule_bytes > 0)
             write_sums(&job);
+        if (part->conversion == GPU_CONVERTED)
+            write_sums(&pages);
     }
 }
 
@@ -176,9 +206,12 @@ static int32_t add_parts(const struct attn_plan_impl *plan, const struct gpu_bat
     int32_t status = ATTN_OK;
 
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
-        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], batch, schedule);
-        if (plan->parts[i].schedule_bytes > 0)
+        const struct gpu_part *part = &plan->parts[i];
+        const struct gpu_plan_job job = job_of(plan, part, batch, schedule), pages = pages_job(part, &job);
+        if (part->schedule_bytes > 0)
             status = add_job(pending, plan->planner, &job, err);
+        if (status == ATTN_OK && part->conversion == GPU_CONVERTED)
+            status = add_job(pending, plan->planner, &pages, err);
     }
     return status;
 }

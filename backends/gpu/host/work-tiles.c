@@ -44,13 +44,13 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
         part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MMA;
     part->scratch_bytes = partial_rows_of(plan, part, rows) * (columns + UINT64_C(2)) * sizeof(float);
+    part->split_rules.min_rows = part->min_rows;
+    part->split_rules.max_rows = part->max_rows;
     if (part->phase != ATTN__DECODE) {
         part->splits = part->split_rules.slots;
         part->counters_bytes = part->persistent ? sizeof(uint32_t) : 0;
         return;
     }
-    part->split_rules.min_rows = part->min_rows;
-    part->split_rules.max_rows = part->max_rows;
     part->split_rules.max_splits = gpu_max_splits(rows, part->ctas, p->kv_heads);
     part->splits = p->det != 0 ? part->split_rules.max_splits : part->ctas;
     part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);

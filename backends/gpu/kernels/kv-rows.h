@@ -28,11 +28,6 @@ struct gpu_kv_spot {
     bool there;
 };
 
-GPU_INLINE uint32_t gpu_kv_divide(uint32_t n, const struct gpu_divisor *by)
-{
-    return ((uint32_t)(((uint64_t)n * by->multiply) >> 32) + n) >> by->shift;
-}
-
 GPU_INLINE struct gpu_kv_spot gpu_kv_spot_of(const struct gpu_kv_rows *by, uint32_t at, uint32_t all)
 {
     struct gpu_kv_spot spot;

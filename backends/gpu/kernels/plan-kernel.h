@@ -23,16 +23,31 @@ GPU_INLINE uint64_t gpu_plan_sum(uint64_t own, uint64_t *warps)
     return all;
 }
 
-/* Tiles, or splits of `size` tiles, of all sequences. */
+/* Tiles, or splits of `size` tiles, of all sequences of decode. */
 GPU_INLINE uint64_t gpu_plan_count(const struct gpu_plan_job *job, uint64_t size, uint64_t *warps)
 {
+    const struct gpu_plan_step step = {size, false};
     uint64_t all = 0;
 
     for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);
-        all += gpu_plan_tile_count(job, i, size);
+        all += gpu_plan_tile_count(job, i, &step);
     }
     return gpu_plan_sum(all, warps);
+}
+
+/* Whether the workspace holds all keys that are to be converted. */
+GPU_INLINE bool gpu_plan_converts(const struct gpu_plan_job *job, uint64_t *warps)
+{
+    uint64_t all = 0;
+
+    if (!gpu_plan_may_convert(job))
+        return false;
+    for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
+        job = (const struct gpu_plan_job *)gpu_again(job);
+        all += gpu_plan_pages(job, i);
+    }
+    return gpu_plan_sum(all, warps) <= job->pages;
 }
 
 /* KV tiles of a decode split of a step that is split evenly, or 0. */
@@ -46,7 +61,7 @@ GPU_INLINE uint64_t gpu_plan_even_tiles(const struct gpu_plan_job *job, uint64_t
 }
 
 /* KV tiles of a split of the step, or 0. */
-GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, uint64_t *warps)
+GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, bool converts, uint64_t *warps)
 {
     struct gpu_prefill_work all = {0, 0};
 
@@ -56,7 +71,7 @@ GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, uint64_
         return 0;
     for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);
-        const struct gpu_prefill_work own = gpu_plan_work(job, i);
+        const struct gpu_prefill_work own = gpu_plan_work(job, i, converts);
         all.row_tiles += own.row_tiles;
         all.tiles += own.tiles;
     }
@@ -72,18 +87,20 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
     const struct gpu_plan_job *job = &a->jobs[gpu_cta()];
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
     const uint32_t seqs = job->lengths.seqs;
-    uint64_t *sums = GPU_GLOBAL(uint64_t, job->schedule);
     uint64_t before = 0;
-    const uint64_t split_tiles = gpu_plan_split_tiles(job, warps);
+    struct gpu_plan_step step;
+
+    step.converts = gpu_plan_converts(job, warps);
+    step.split_tiles = gpu_plan_split_tiles(job, step.converts, warps);
 
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);
         const uint32_t i = base + gpu_thread();
-        const uint64_t own = i < seqs ? gpu_plan_tile_count(job, i, split_tiles) : 0;
+        const uint64_t own = i < seqs ? gpu_plan_tile_count(job, i, &step) : 0;
         uint64_t sum = own;
-        for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
-            const uint64_t other = gpu_shuffle_u64(sum, lane >= step ? lane - step : lane);
-            sum += lane >= step ? other : 0;
+        for (uint32_t far = 1; far < GPU_WARP; far *= 2) {
+            const uint64_t other = gpu_shuffle_u64(sum, lane >= far ? lane - far : lane);
+            sum += lane >= far ? other : 0;
         }
         if (lane == GPU_WARP - 1)
             warps[warp] = sum;
@@ -94,7 +111,7 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
             all += warps[w];
         }
         if (i <= seqs)
-            sums[i] = above + sum - own + (i == seqs ? gpu_plan_mark(job, split_tiles) : 0);
+            gpu_plan_store(job, i, above + sum - own + (i == seqs ? gpu_plan_mark(job, &step) : 0));
         before += all;
         gpu_barrier();
     }

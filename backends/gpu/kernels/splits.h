@@ -46,7 +46,7 @@ struct gpu_split_rules {
     uint32_t phase;     /* enum attn__phase, or GPU_ALL_PHASES */
     uint32_t tile_rows; /* prefill: query rows of a tile */
     uint32_t slots;    /* prefill: CTAs for each KV head that fit the device at once; 0: keys are not split */
-    uint32_t min_rows; /* decode: query rows of the sequences that are taken */
+    uint32_t min_rows; /* query rows of the sequences that are taken */
     uint32_t max_rows;
     uint32_t max_splits; /* det: of a sequence */
     uint32_t even_slots; /* decode: CTAs for each KV head, where splits may be even; 0: they are not */
@@ -64,7 +64,7 @@ static inline ATTN__DEVICE struct gpu_split_rules gpu_split_rules_of(const struc
     rules.tile_rows = tile_rows;
     rules.slots = 0;
     rules.min_rows = 1;
-    rules.max_rows = GPU_DECODE_MAX_ROWS;
+    rules.max_rows = UINT32_MAX;
     rules.max_splits = GPU_MAX_SPLITS;
     rules.even_slots = 0;
     rules.monotonic = problem->positions == 0 && problem->cp == 0 &&
@@ -132,6 +132,14 @@ static inline ATTN__DEVICE uint32_t gpu_det_split_tiles(uint32_t kv_len, uint32_
     return gpu_split_tiles(kv_len, max_splits);
 }
 
+/* Whether a sequence has query tokens, and as many rows of them as are taken. */
+static inline ATTN__DEVICE bool gpu_takes_tokens(const struct gpu_split_rules *rules, uint32_t q_len)
+{
+    const uint64_t rows = (uint64_t)q_len * rules->group;
+
+    return q_len > 0 && rows >= rules->min_rows && rows <= rules->max_rows;
+}
+
 /* Prefill: row tiles of a sequence. */
 static inline ATTN__DEVICE uint32_t gpu_row_tiles(const struct gpu_split_rules *rules, uint32_t q_len)
 {
@@ -151,7 +159,7 @@ static inline ATTN__DEVICE struct gpu_prefill_work gpu_prefill_work_of(const str
     struct gpu_prefill_work work = {0, 0};
     uint32_t first;
 
-    if (q_len == 0 || !GPU_TAKES(rules->phase, q_len, rules->group))
+    if (!gpu_takes_tokens(rules, q_len))
         return work;
     work.row_tiles = gpu_row_tiles(rules, q_len);
     work.tiles = work.row_tiles * gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
@@ -222,13 +230,11 @@ static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules 
 {
     uint32_t first;
 
-    if (q_len == 0 || !GPU_TAKES(rules->phase, q_len, rules->group))
+    if (!gpu_takes_tokens(rules, q_len))
         return 0;
     const uint32_t tiles = gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
     if (rules->phase == ATTN__PREFILL)
         return gpu_row_tiles(rules, q_len) * gpu_prefill_splits(tiles, split_tiles);
-    if (q_len * rules->group < rules->min_rows || q_len * rules->group > rules->max_rows)
-        return 0;
     if (tiles == 0)
         return 1;
     const uint32_t size = rules->det ? gpu_det_split_tiles(kv_len, rules->max_splits) : (uint32_t)split_tiles;

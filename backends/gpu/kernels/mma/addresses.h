@@ -39,6 +39,8 @@ GPU_INLINE void mma_find_origins(const struct gpu_run *run, mma_looked_up<C> *to
     to->origin[value][is_new] = gpu_origin_of(run, &to->sequence, kv_head, value, is_new);
     if constexpr (C::KV8)
         to->scale_origin[value][is_new] = gpu_scale_origin_of(run, &to->sequence, kv_head, value, is_new);
+    if (C::SCALED && lane == 0)
+        to->scale_origin[0][0] = gpu_scale_origin_of(run, &to->sequence, kv_head, false, false);
 }
 
 /* The key of a tile that a thread of a group looks up. */
@@ -101,6 +103,13 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
                : MMA_NO_ADDRESS;
     if constexpr (C::KV8)
         mma_copy_scale<C>(run, shared, value, is_new, exists, page, token, slot, column);
+    if constexpr (C::SCALED) {
+        const struct gpu_scale_origin *scales = &shared->scale_origin[0][0];
+        if (!value && exists)
+            gpu_copy_async4(&shared->k_scale[slot][mma_scale_at<C>(column)],
+                            scales->base +
+                                (uint64_t)(page * scales->page_stride + token * scales->token_stride));
+    }
 }
 
 /*

@@ -79,6 +79,27 @@ GPU_INLINE struct mma_box mma_box_of(const struct gpu_run *run, const struct gpu
  * sooner after their stage is empty, and one looks up the next work tile meanwhile. */
 enum mma_copy_warp { MMA_WARP_KEYS, MMA_WARP_VALUES, MMA_WARP_TILES, MMA_WARP_VALUES_TOO };
 
+/* Copies the scales of the keys of iteration i, which lie one behind the other, by four bytes: their order is
+ * another one in shared memory. */
+template <class C>
+GPU_INLINE void mma_copy_box_scales(const struct gpu_run *run, mma_shared<C> *shared,
+                                    const mma_producer<C> *own, uint32_t i, uint32_t kv_head,
+                                    struct mma_box box, uint64_t *full)
+{
+    constexpr uint32_t each = C::KEYS / GPU_WARP;
+    const struct gpu_scale *scale = &run->k.scale;
+    const uint32_t key = gpu_thread() % GPU_WARP * each, slot = (own->used + i) % C::ADDRESS_STAGES;
+    const uint64_t first =
+        scale->base + (uint64_t)((int64_t)gpu_shuffle_u32(box.page, 0) * scale->outer_stride +
+                                 (int64_t)gpu_shuffle_u32(box.token, 0) * scale->token_stride +
+                                 (int64_t)kv_head * scale->head_stride);
+
+    GPU_UNROLL
+    for (uint32_t j = 0; j < each; j++)
+        gpu_copy_async4(&shared->k_scale[slot][mma_scale_at<C>(key + j)], first + (key + j) * sizeof(float));
+    gpu_copy_arrive(full);
+}
+
 /*
  * Copies every `step`-th box of the keys, or values, of iteration i into their stage, from `half` on. Each
  * lane begins those of its tokens: what a lane has is handed to the copy engine faster than what is shuffled
@@ -107,8 +128,11 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
     for (uint32_t c = 0; c < blocks; c++)
         if (has_box && (lane * blocks + c) % step == half)
             gpu_copy_box(to + c * C::BLOCK_BYTES, map, c * 64, box.token, kv_head, box.page, full);
+    constexpr bool scaled = C::SCALED && !values;
+    if constexpr (scaled)
+        mma_copy_box_scales<C>(run, shared, own, i, kv_head, box, full);
     if (lane == 0)
-        gpu_mbarrier_arrive_as(full, C::THREADS / step + (half == 0 ? 1 : 0));
+        gpu_mbarrier_arrive_as(full, C::THREADS / step + (half == 0 ? 1 : 0) - (scaled ? GPU_WARP : 0));
 }
 
 /* Whether queries are copied as boxes. */

@@ -37,12 +37,12 @@
 constexpr float GPU_LOG2E = 1.4426950408889634f;
 
 template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16, bool Rules = true,
-          uint32_t KvDtype = 0>
+          uint32_t KvDtype = 0, bool Scaled = false>
 struct mma_config {
     /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
     static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
-    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA};
+    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA, Scaled};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
@@ -52,6 +52,7 @@ struct mma_config {
      * code would take registers and instruction cache from it. */
     static constexpr bool RULES = Rules;
     static constexpr uint32_t KV_DTYPE = KvDtype; /* of keys and values; 0: of any */
+    static constexpr bool SCALED = Scaled;        /* each key has a scale: 16-bit ones that were converted */
     /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
      * kernel. */
     static constexpr bool EXISTS = WGMMA || SMALL_M || (Rules && (Rows < 128 || Dk <= 128));
@@ -103,7 +104,9 @@ struct mma_config {
     static constexpr uint32_t SECOND_QUERIES = gpu_mma_first_bytes(SHAPE) - gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
-    static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
+    static constexpr uint32_t KEY_SCALES = KV8 || SCALED ? OWN_KEYS : 1, VALUE_SCALES = KV8 ? OWN_KEYS : 1;
+    static constexpr uint32_t KEY_SCALE_STAGES = KEY_SCALES > 1 ? ADDRESS_STAGES : 1,
+                              VALUE_SCALE_STAGES = VALUE_SCALES > 1 ? ADDRESS_STAGES : 1;
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
@@ -122,7 +125,9 @@ struct mma_config {
     static constexpr float SCORE_GAIN = 1 + LOST * 0x1p-23f;
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
-    static constexpr bool Q_SCALED = BF16 && KV8; /* queries of bf16 or 8 bits have to become f16 */
+    /* Keys and values may have one scale for all: 8-bit ones, and those that have been converted. */
+    static constexpr bool SCALES = (KV8 || WGMMA) && !SCALED;
+    static constexpr bool Q_SCALED = KV8; /* queries of any type become f16, with a scale of each row */
     static constexpr bool Q_IN_REGISTERS = SMALL_M ? Dk <= 256 : Rows == 16 && Dk <= 128 && KvSize == 2;
     /* Small M: warps load queries straight into registers, and wait for no other before results. */
     static constexpr bool Q_DIRECT = SMALL_M && Q_IN_REGISTERS && KvSize == 2;
@@ -233,8 +238,8 @@ template <class C> struct alignas(16) mma_shared : mma_looked_up<C> {
     float max[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
     float sum[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
-    alignas(16) float k_scale[C::SCALE_STAGES][C::SCALE_KEYS]; /* at mma_scale_at */
-    alignas(16) float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
+    alignas(16) float k_scale[C::KEY_SCALE_STAGES][C::KEY_SCALES]; /* at mma_scale_at */
+    alignas(16) float v_scale[C::VALUE_SCALE_STAGES][C::VALUE_SCALES];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::OWN_KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t

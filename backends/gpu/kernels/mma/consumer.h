@@ -241,6 +241,15 @@ GPU_INLINE bool mma_is_plain(const mma_shared<C> *shared, const mma_consumer<C> 
     return n >= own->plain_begin && n < own->plain_end && all;
 }
 
+/* Products of keys that have scales. */
+template <class C>
+GPU_INLINE void mma_scale_iteration(const mma_shared<C> *shared, uint32_t n, mma_iteration_scores<C> s)
+{
+    GPU_UNROLL
+    for (uint32_t t = 0; C::SCALED && t < C::TILES; t++)
+        mma_scale_keys<C>(shared->k_scale[n % C::KEY_SCALE_STAGES] + t * GPU_TILE, s[t]);
+}
+
 /* The first half of the first KV iteration of a work tile: its scores. */
 template <class C>
 GPU_INLINE void mma_find_first_scores(mma_shared<C> *shared, unsigned char *stages, mma_consumer<C> *own,
@@ -250,6 +259,7 @@ GPU_INLINE void mma_find_first_scores(mma_shared<C> *shared, unsigned char *stag
     mma_give_turn<C>(own->row_warp / 4);
     mma_wait_scores<C, 0>(s);
     mma_release(&shared->pipeline[0], own->begin);
+    mma_scale_iteration<C>(shared, own->begin, s);
 }
 
 /*
@@ -271,6 +281,7 @@ GPU_INLINE bool mma_find_scores(const struct gpu_run *run, mma_shared<C> *shared
     const bool plain = mma_is_plain<C>(shared, own, n);
     mma_wait_scores<C, 1>(s);
     mma_release(&shared->pipeline[0], n);
+    mma_scale_iteration<C>(shared, n, s);
     return plain;
 }
 

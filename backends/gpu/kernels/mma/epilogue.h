@@ -29,7 +29,7 @@ GPU_INLINE struct mma_row_epilogue mma_row_epilogue_of(const struct gpu_run *run
     epilogue.to =
         run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
     epilogue.factor = sum == 0 ? 0 : correction / epilogue.sum;
-    if (C::KV8 && !mma_scale_per_key<C>(run->problem.v_scale))
+    if (C::SCALES && !mma_scale_per_key<C>(run->problem.v_scale))
         epilogue.factor *= gpu_scale_at(&run->v.scale, 0, 0, kv_head);
     return epilogue;
 }

@@ -118,19 +118,23 @@ template <class C> struct mma_entry<mma_combining<C>> {
 #define MMA_COMBINING(each, name, rows, ...)                                                                 \
     each(name##_r##rows##_combine, mma_combining<mma_config<rows, __VA_ARGS__, false>>)
 /* Without rules, of keys and values of a type: where the largest tile has 128 rows. */
-#define MMA_PLAIN(each, name, rows, dtype, ...)                                                              \
-    each(name##_bf16, mma_config<rows, __VA_ARGS__, true, false, dtype>)                                     \
-        each(name##_f16, mma_config<rows, __VA_ARGS__, false, false, dtype>)
 #define MMA_PLAIN_1_128(each, name, ...)                                                                     \
-    MMA_PLAIN(each, name##_r8_e4m3, 8, ATTN_E4M3, __VA_ARGS__)                                               \
-    MMA_PLAIN(each, name##_r8_int8, 8, ATTN_INT8, __VA_ARGS__)
+    each(name##_r8_e4m3, mma_config<8, __VA_ARGS__, true, false, ATTN_E4M3>)                                 \
+        each(name##_r8_int8, mma_config<8, __VA_ARGS__, true, false, ATTN_INT8>)
 #define MMA_PLAIN_2_128(each, name, ...)                                                                     \
-    MMA_PLAIN(each, name##_r8_plain, 8, 0, __VA_ARGS__)                                                      \
-    MMA_PLAIN(each, name##_r128_plain, 128, 0, __VA_ARGS__)
+    MMA_PLAIN(each, name##_r8_plain, 8, __VA_ARGS__)                                                         \
+    MMA_PLAIN(each, name##_r128_plain, 128, __VA_ARGS__)                                                     \
+    each(name##_r128_scaled_bf16, mma_config<128, __VA_ARGS__, true, false, 0, true>)
+#define MMA_PLAIN(each, name, rows, ...)                                                                     \
+    each(name##_bf16, mma_config<rows, __VA_ARGS__, true, false>)                                            \
+        each(name##_f16, mma_config<rows, __VA_ARGS__, false, false>)
 #define MMA_PLAIN_1_64(each, name, ...)
 #define MMA_PLAIN_2_64(each, name, ...)
-#define MMA_KERNELS_OF(each, name, rows, ...)                                                                \
-    each(name##_r##rows##_bf16, mma_config<rows, __VA_ARGS__, true>)                                         \
-        each(name##_r##rows##_f16, mma_config<rows, __VA_ARGS__, false>)
+/* One for each type of queries; over 8-bit keys and values all become f16. */
+#define MMA_KERNELS_OF(each, name, rows, dk, dv, kv_size)                                                    \
+    MMA_TYPES_##kv_size(each, name##_r##rows, rows, dk, dv, kv_size)
+#define MMA_TYPES_1(each, name, ...) each(name, mma_config<__VA_ARGS__, true>)
+#define MMA_TYPES_2(each, name, ...)                                                                         \
+    each(name##_bf16, mma_config<__VA_ARGS__, true>) each(name##_f16, mma_config<__VA_ARGS__, false>)
 
 #endif

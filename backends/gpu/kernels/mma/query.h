@@ -35,15 +35,18 @@ GPU_INLINE void mma_load_query16(const uint16_t *q, uint32_t d, uint32_t dim, bo
  * them.
  */
 template <class C>
-GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struct gpu_sequence *s,
-                                          unsigned char *to, uint32_t row0, uint32_t kv_head)
+GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
+                                          uint32_t row0, uint32_t kv_head)
 {
+    const struct gpu_sequence *s = &shared->sequence;
     const bool aligned =
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
 
     for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 16); i += C::THREADS) {
         const uint32_t row = i / (C::DK / 16), group = i % (C::DK / 16);
         uint32_t token, head, in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (C::Q_SCALED && group == 0)
+            mma_shared_of_cta<C>(shared)->q_scale[row] = 1;
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
             mma_load_query16((const uint16_t *)mma_query_address(run, s, token, head), group * 16,
                              run->problem.head_dim, aligned, in);
@@ -215,10 +218,10 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *share
         mma_load_queries_f32<C>(run, &shared->sequence, to, row0, kv_head);
     else if (C::Q_SCALED && GPU_SIZE(run->problem.q_dtype) == 1)
         mma_load_queries_8bit<C>(run, shared, to, row0, kv_head);
-    else if constexpr (C::Q_SCALED)
+    else if (C::Q_SCALED && run->problem.q_dtype != ATTN_F16)
         mma_load_queries_scaled<C>(run, shared, to, row0, kv_head);
     else
-        mma_load_queries_unscaled<C>(run, &shared->sequence, to, row0, kv_head);
+        mma_load_queries_unscaled<C>(run, shared, to, row0, kv_head);
 }
 
 /*

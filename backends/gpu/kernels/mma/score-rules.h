@@ -114,7 +114,7 @@ GPU_INLINE struct mma_rules mma_rules_of_range(const struct gpu_run *run, const 
     rules.lo = range.lo;
     rules.hi = range.hi;
     rules.scale = run->softmax_scale * C::SCORE_GAIN;
-    if (C::KV8 && !mma_scale_per_key<C>(run->problem.k_scale))
+    if (C::SCALES && !mma_scale_per_key<C>(run->problem.k_scale))
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
     const float cap = mma_softcap<C>(run), unit = cap > 0 ? cap : rules.scale;
     rules.elementwise = mma_elementwise_rules<C>(run, rules.scale, unit, far, irregular);

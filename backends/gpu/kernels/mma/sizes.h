@@ -16,6 +16,7 @@ struct gpu_mma_shape {
     uint32_t dk, dv;  /* columns of keys and of values */
     uint32_t kv_size; /* bytes of an element of keys and values */
     uint32_t wgmma;   /* 1: two warp groups multiply, and another one copies for them (Hopper) */
+    uint32_t scaled;  /* 1: keys of 16 bits have scales */
 };
 
 /*
@@ -135,7 +136,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t times = s.rows == 8 ? 4 : 1;
-    const uint32_t keys = gpu_mma_keys(s) / times, scales = s.kv_size == 1 ? 8 : 0;
+    const uint32_t keys = gpu_mma_keys(s) / times, scales = s.kv_size == 1 ? 8 : s.scaled ? 4 : 0;
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* 8-bit keys and values that are converted to 16 bits for prefill: which problems have that, the workspace,
+ * and the run on it (convert.h). */
+#include "families.h"
+
+/* Whether keys or values have scales of their own. */
+static bool scales_each(const struct attn_problem *p)
+{
+    return p->k_scale > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR;
+}
+
+struct attn_problem cuda_converted_problem(const struct attn_problem *problem)
+{
+    struct attn_problem p = *problem;
+
+    p.k_dtype = p.v_dtype = p.q_dtype;
+    p.k_scale = scales_each(problem) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
+    p.v_scale = ATTN_SCALES_NONE;
+    p.kv_source = ATTN_KV_CACHE;
+    p.addressing = ATTN_CSR;
+    p.index_dtype = ATTN_INT32;
+    return p;
+}
+
+/* Values times scales of their own need the range of bf16, and keys with such have a kernel without rules. A
+ * page of the workspace has either cached or new tokens. */
+static bool has_kernels(const struct attn_problem *p, bool plain)
+{
+    return attn__dtype_size(p->q_dtype) == 2 && attn__dtype_size(p->k_dtype) == 1 &&
+           attn__dtype_size(p->v_dtype) == 1 && attn__dtype_size(p->out_dtype) > 1 &&
+           (!scales_each(p) || (p->q_dtype == ATTN_BF16 && plain)) && p->kv_source != ATTN_KV_CACHE_NEW &&
+           p->head_dim % GPU_CONVERTED_COLUMNS == 0 && p->head_dim_vo % GPU_CONVERTED_COLUMNS == 0 &&
+           (uint64_t)p->max_q * (p->heads / p->kv_heads) >= GPU_CONVERTED_MIN_ROWS;
+}
+
+static bool has_pages(const struct attn_problem *p)
+{
+    return p->kv_source == ATTN_KV_CACHE && p->addressing != ATTN_DENSE;
+}
+
+/* Tokens of a page of the workspace. */
+static uint32_t converted_block(const struct attn_problem *p)
+{
+    return has_pages(p) ? p->block : GPU_CONVERTED_BLOCK;
+}
+
+/* Keys, or values, of one token for all heads. */
+static uint64_t converted_row(const struct attn_problem *p, uint32_t dim)
+{
+    return (uint64_t)p->kv_heads * dim * sizeof(uint16_t);
+}
+
+/* A page of the workspace: keys, values, scales of keys, and its entry in the list. */
+static uint64_t converted_page(const struct attn_problem *p)
+{
+    const uint64_t scales = scales_each(p) ? p->kv_heads * sizeof(float) : 0;
+
+    return (converted_row(p, p->head_dim) + converted_row(p, p->head_dim_vo) + scales) * converted_block(p) +
+           sizeof(int32_t);
+}
+
+/* Pages of the most keys that a step can have, of sequences with rows enough. */
+static uint64_t most_pages(const struct attn_problem *p)
+{
+    const uint64_t rows = (uint64_t)p->max_rows * (p->heads / p->kv_heads) / GPU_CONVERTED_MIN_ROWS;
+    const uint64_t pages = ((uint64_t)p->max_kv + converted_block(p) - 1) / converted_block(p);
+
+    return (rows < p->max_seqs ? rows : p->max_seqs) * pages;
+}
+
+/* Pages of the workspace. */
+static uint32_t converted_pages(const struct attn_problem *p)
+{
+    const uint64_t fit = GPU_CONVERTED_BYTES / converted_page(p), most = most_pages(p);
+
+    return (uint32_t)(most < fit ? most : fit);
+}
+
+/* With det=1 companions must not decide about it. */
+bool cuda_may_convert(const struct attn_problem *p, bool plain)
+{
+    return has_kernels(p, plain) && converted_pages(p) > 0 &&
+           (p->det == 0 || most_pages(p) <= converted_pages(p));
+}
+
+/* Places the workspace behind what the part has in scratch, the first pages behind its schedule. */
+int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+
+    part->converted_block = converted_block(p);
+    part->converted_pages = converted_pages(p);
+    if (part->conversion != GPU_CONVERTED)
+        return ATTN_OK;
+    const uint64_t pages = part->converted_pages, partials = part->scratch_bytes, sums = part->schedule_bytes;
+    uint64_t first;
+    part->scratch_bytes = part->schedule_bytes = 0;
+    if (!gpu_plan_add_block(&part->scratch_bytes, &first, partials) ||
+        !gpu_plan_add_block(&part->scratch_bytes, &part->workspace_offset,
+                            GPU_ALIGNMENT + pages * converted_page(p)) ||
+        !gpu_plan_add_block(&part->schedule_bytes, &first, sums) ||
+        !gpu_plan_add_block(&part->schedule_bytes, &part->first_pages_offset,
+                            (p->max_seqs + UINT64_C(1)) * sizeof(int32_t)))
+        return gpu_plan_too_large(err);
+    return gpu_module_function(plan->backend->context, GPU_MODULE_convert, "gpu_convert", 0, &part->convert,
+                               err);
+}
+
+/* Converted keys, or values, at an address of the workspace. */
+static struct gpu_cache converted_cache(const struct attn_problem *p, uint64_t at, uint32_t dim)
+{
+    const int64_t head = (int64_t)(dim * sizeof(uint16_t)), token = head * p->kv_heads;
+
+    return (struct gpu_cache){.base = at,
+                              .page_stride = token * converted_block(p),
+                              .token_stride = token,
+                              .head_stride = head,
+                              .x_bytes = (uint32_t)head,
+                              .size = sizeof(uint16_t),
+                              .dim = dim,
+                              .dtype = p->q_dtype,
+                              .scale.value = 1};
+}
+
+/* The workspace of a part: a scale of all keys, keys, values, scales of each key, and the page list. */
+static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                                       const struct gpu_run *run)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint64_t tokens = (uint64_t)part->converted_pages * part->converted_block;
+    const uint64_t begin = run->scratch + part->workspace_offset, keys = begin + GPU_ALIGNMENT;
+    const uint64_t values = keys + tokens * converted_row(p, p->head_dim),
+                   scales = values + tokens * converted_row(p, p->head_dim_vo);
+    const uint64_t scales_of_head = scales_each(p) ? tokens * sizeof(float) : 0;
+    struct gpu_convert out = {.run = *run,
+                              .k = keys,
+                              .v = values,
+                              .entries = scales + scales_of_head * p->kv_heads,
+                              .k_scale = scales_of_head > 0 ? scales : begin,
+                              .k_scale_stride = (int64_t)scales_of_head,
+                              .bf16 = p->q_dtype == ATTN_BF16};
+
+    out.run.schedule += part->first_pages_offset;
+    out.run.batch.block = part->converted_block;
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t units = (i == 0 ? p->head_dim : p->head_dim_vo) / GPU_CONVERTED_COLUMNS;
+        out.vector[i] = gpu_divisor_of(units);
+        out.row[i] = gpu_divisor_of(units * p->kv_heads);
+    }
+    return out;
+}
+
+/* Makes of a run one on the workspace. */
+static void use_workspace(const struct attn_problem *p, const struct gpu_convert *workspace,
+                          struct gpu_run *run)
+{
+    const uint32_t block = workspace->run.batch.block;
+    const int64_t of_token = workspace->k_scale_stride > 0 ? (int64_t)sizeof(float) : 0;
+    const struct gpu_scale value_scale = run->v.scale;
+
+    run->problem = cuda_converted_problem(p);
+    run->batch.addressing = ATTN_CSR;
+    run->batch.index_dtype = ATTN_INT32;
+    run->batch.block = block;
+    run->batch.block_shift = (block & (block - 1)) == 0 ? (uint32_t)__builtin_ctz(block) : 32;
+    run->batch.indptr = workspace->run.schedule;
+    run->batch.indices = workspace->entries;
+    run->k = converted_cache(p, workspace->k, p->head_dim);
+    run->k.scale = (struct gpu_scale){.base = workspace->k_scale,
+                                      .outer_stride = of_token * block,
+                                      .token_stride = of_token,
+                                      .head_stride = workspace->k_scale_stride,
+                                      .value = 1};
+    run->v = converted_cache(p, workspace->v, p->head_dim_vo);
+    run->v.scale = value_scale;
+    run->kv_aligned = 1;
+}
+
+int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part, struct gpu_run *run,
+                     void *stream, struct attn_error *err)
+{
+    const struct gpu_convert workspace = workspace_of(plan, part, run);
+    const uint32_t grid[] = {plan->units * GPU_CONVERT_CTAS, 1, 1};
+
+    use_workspace(&plan->problem, &workspace, run);
+    return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
+                      "gpu_convert", stream, err);
+}
+
+bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                       const struct gpu_run *run)
+{
+    const struct gpu_batch *batch = &run->batch;
+    const uint64_t pages = ((uint64_t)batch->max_kv + part->converted_block - 1) / part->converted_block;
+
+    return part->conversion == GPU_NOT_CONVERTED && plan->problem.graph != ATTN_GRAPH_ALWAYS &&
+           (uint64_t)batch->seqs * batch->max_q == batch->num_tokens &&
+           (uint64_t)batch->max_q * run->group >= GPU_CONVERTED_MIN_ROWS &&
+           batch->seqs * pages <= part->converted_pages;
+}

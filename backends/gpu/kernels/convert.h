@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * 8-bit keys and values that prefill of many query rows converts to 16 bits, once for all row tiles of a
+ * step: which sequences have that, and the workspace that holds the result, for host and device.
+ *
+ * The workspace is a cache of pages of the step's own, with CSR addressing: a sequence that is converted has
+ * its pages one behind the other, and entry i of the page list is i, or -1 for an invalid block.
+ */
+#ifndef ATTN_GPU_CONVERT_H
+#define ATTN_GPU_CONVERT_H
+
+#include "divisor.h"
+#include "run.h"
+
+/* Sequences with fewer query rows read each key too seldom. */
+#define GPU_CONVERTED_MIN_ROWS 257u
+/* Most bytes of a workspace. A step whose keys it does not hold is not converted. */
+#define GPU_CONVERTED_BYTES (UINT64_C(256) << 20)
+/* Tokens of a page of the workspace where the step has no pages. */
+#define GPU_CONVERTED_BLOCK   64u
+#define GPU_CONVERT_THREADS   256u
+#define GPU_CONVERT_CTAS      8u /* of a multiprocessor */
+#define GPU_CONVERTED_COLUMNS 8u /* converted at once: dimensions are multiples of it */
+
+/* Which sequences a part of a plan takes, of those whose numbers of rows it takes. */
+enum gpu_conversion {
+    GPU_AS_CACHED,    /* all */
+    GPU_CONVERTED,    /* with GPU_CONVERTED_MIN_ROWS rows, if the workspace holds them all */
+    GPU_NOT_CONVERTED /* the others */
+};
+
+/* What the kernel needs beside the run, whose schedule has the first page of each sequence: i32 [seqs + 1].
+ */
+struct gpu_convert {
+    struct gpu_run run;
+    uint64_t k, v;    /* written: [page, token, kv head, column], of 16 bits */
+    uint64_t entries; /* written: i32 [pages] */
+    /* Written: f32, one that is finite and positive, or [kv head, page, token] where every key has a scale,
+     * and values are multiplied by theirs. */
+    uint64_t k_scale;
+    int64_t k_scale_stride;       /* bytes between heads; 0: one for all */
+    struct gpu_divisor vector[2]; /* by the units of eight columns of a key and of a value, */
+    struct gpu_divisor row[2];    /* and of all heads */
+    uint32_t bf16;                /* 1: bf16, 0: f16 */
+    uint32_t reserved;
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(struct gpu_convert) < 4000, "the argument block of a launch");
+#else
+_Static_assert(sizeof(struct gpu_convert) < 4000, "the argument block of a launch");
+#endif
+
+#endif
