@@ -155,8 +155,8 @@ static void use_workspace(const struct attn_problem *p, const struct gpu_convert
                           struct gpu_run *run)
 {
     const uint32_t block = workspace->run.batch.block;
-    const int64_t of_token = workspace->k_scale_stride > 0 ? (int64_t)sizeof(float) : 0;
-    const struct gpu_scale value_scale = run->v.scale;
+    const bool scaled = workspace->k_scale_stride > 0;
+    const int64_t of_token = scaled ? (int64_t)sizeof(float) : 0;
 
     run->problem = cuda_converted_problem(p);
     run->batch.addressing = ATTN_CSR;
@@ -172,7 +172,8 @@ static void use_workspace(const struct attn_problem *p, const struct gpu_convert
                                       .head_stride = workspace->k_scale_stride,
                                       .value = 1};
     run->v = converted_cache(p, workspace->v, p->head_dim_vo);
-    run->v.scale = value_scale;
+    if (!scaled) /* otherwise values are multiplied by theirs, and partial results are not again */
+        run->v.scale = workspace->run.v.scale;
     run->kv_aligned = 1;
 }
 
