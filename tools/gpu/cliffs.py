@@ -24,6 +24,7 @@ READ_BATCH = "128x1/4096"  # whose keys and values are the sample of reading
 
 # Steps that have a reason: (sweep, what comes after the step): the reason. docs/gpu.md has figures of the larger ones.
 CODES = "codes and their scales cost instructions between shared memory and the matrix units"
+EACH_KEY = "scores are multiplied by a scale of each key, and codes are converted to 16 bits before"
 FNUZ = "no instruction converts FNUZ codes: it takes several for two of them"
 TWO_PARTS = "P is the sum of two numbers, for codes that are right: products with V are twice as many"
 PADDED = "columns are padded to the next kernel's, whose tiles have fewer rows"
@@ -49,8 +50,8 @@ EXPLAINED = {
     ("types, decode 32 x 4k", "int8"): SCALES,
     ("types, decode 32 x 4k", "e4m3fnuz"): FNUZ,
     ("types, decode 32 x 4k", "e5m2fnuz"): FNUZ,
-    **{("types, prefill 2k", kinds): CODES for kinds in ("e4m3", "e4m3 token-head", "e5m2", "int8", "e4m3fnuz", "e5m2fnuz",
-                                                         "q=e4m3", "q=f16, e4m3")},
+    **{("types, prefill 2k", kinds): EACH_KEY for kinds in ("e4m3 token-head", "int8")},
+    ("types, prefill 2k", "q=e4m3"): CODES,
     ("head dim, prefill 2k", "160"): PADDED,
     ("head dim, prefill 2k", "320"): PADDED,
     ("MLA heads, 32 x 4k", "128"): "arithmetic bounds 128 heads, reading 64",
