@@ -36,6 +36,11 @@ template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
      * wave. A warp keeps one of these products of every wave. */
     /* Sums of a product, which would take registers that 64 rows do not leave. */
     static constexpr uint32_t sums = rows > MLA_SMALL_ROWS ? 1 : (steps + 5) / 6;
+    /* What products of f16 lose on average by truncation, in units of 2^-23: for an LSE, which may err by not
+     * much more, it is given back with the scale of scores (mma/config.h). Those of bf16 and of codes have
+     * fewer bits to lose. */
+    static constexpr uint32_t lost = GPU_PRODUCTS_TRUNCATE && KvSize == 2 && !Bf16 ? 3 : 0;
+    static constexpr float score_gain = 1 + lost * 0x1p-23f;
     static constexpr uint32_t group_blocks = parts <= 2 || row_blocks == 1 ? 1 : 2;
     static constexpr uint32_t wave_fragments = parts / group_blocks;
     static constexpr uint32_t key_groups =

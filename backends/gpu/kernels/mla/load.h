@@ -308,7 +308,7 @@ GPU_INLINE void mla_find_unmasked(const struct gpu_run *run, struct mla_shared<C
     if (gpu_thread() == 0) {
         shared->unmasked_lo = lo;
         shared->unmasked_hi = run->mask.base != 0 ? 0 : hi;
-        shared->score_scale = run->softmax_scale;
+        shared->score_scale = run->softmax_scale * Config::score_gain;
         if (Config::kv8 && !mla_scale_per_key(run))
             shared->score_scale *= gpu_scale_at(&run->k.scale, 0, 0, 0);
     }
