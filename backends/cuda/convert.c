@@ -192,10 +192,11 @@ bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part 
                        const struct gpu_run *run)
 {
     const struct gpu_batch *batch = &run->batch;
-    const uint64_t pages = ((uint64_t)batch->max_kv + part->converted_block - 1) / part->converted_block;
 
-    return part->conversion == GPU_NOT_CONVERTED && plan->problem.graph != ATTN_GRAPH_ALWAYS &&
-           (uint64_t)batch->seqs * batch->max_q == batch->num_tokens &&
-           (uint64_t)batch->max_q * run->group >= GPU_CONVERTED_MIN_ROWS &&
-           batch->seqs * pages <= part->converted_pages;
+    if (part->conversion != GPU_NOT_CONVERTED || plan->problem.graph == ATTN_GRAPH_ALWAYS ||
+        (uint64_t)batch->seqs * batch->max_q != batch->num_tokens ||
+        (uint64_t)batch->max_q * run->group < GPU_CONVERTED_MIN_ROWS)
+        return false;
+    const uint64_t pages = ((uint64_t)batch->max_kv + part->converted_block - 1) / part->converted_block;
+    return batch->seqs * pages <= part->converted_pages;
 }
