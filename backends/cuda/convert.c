@@ -193,8 +193,7 @@ bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part 
 {
     const struct gpu_batch *batch = &run->batch;
 
-    if (part->conversion != GPU_NOT_CONVERTED || plan->problem.graph == ATTN_GRAPH_ALWAYS ||
-        (uint64_t)batch->seqs * batch->max_q != batch->num_tokens ||
+    if (part->conversion != GPU_NOT_CONVERTED || !gpu_all_have_max_q(plan, batch) ||
         (uint64_t)batch->max_q * run->group < GPU_CONVERTED_MIN_ROWS)
         return false;
     const uint64_t pages = ((uint64_t)batch->max_kv + part->converted_block - 1) / part->converted_block;

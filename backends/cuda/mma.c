@@ -259,19 +259,19 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
+    int32_t status = ATTN_OK;
+
+    /* Of steps that have no such sequence nothing is launched. */
+    if (!gpu_part_may_take(part, run->batch.max_q, run->group) || cuda_converts_all(plan, part, run))
+        return ATTN_OK;
     const struct attn_problem p = problem_of(plan, part);
     struct gpu_mma_shape shape = shape_of(&p, part->rows);
     struct gpu_run own = *run;
-    int32_t status = ATTN_OK;
-
     shape.wgmma = part->persistent;
     own.problem.k_scale = scale_of(&p, p.k_scale);
     own.problem.v_scale = scale_of(&p, p.v_scale);
     own.p_parts = p_parts(&p);
     own.query_buffers = part->query_buffers;
-    /* Of steps that have no such sequence nothing is launched. */
-    if (!gpu_part_may_take(part, run->batch.max_q, run->group) || cuda_converts_all(plan, part, run))
-        return ATTN_OK;
     if (part->conversion == GPU_CONVERTED)
         status = cuda_convert(plan, part, &own, stream, err);
     if (status == ATTN_OK && part->persistent) /* warp groups copy boxes */

@@ -120,6 +120,8 @@ int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
 
 /* Whether a step can have sequences that a part takes, by the most query tokens that one of them has. */
 bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t group);
+/* Whether all sequences of a step have max_q query tokens, as num_tokens tells where it counts no padding. */
+bool gpu_all_have_max_q(const struct attn_plan_impl *plan, const struct gpu_batch *batch);
 
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint32_t grid[3], uint32_t threads,

@@ -86,16 +86,17 @@ static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part
     return part->persistent && part->ctas < tiles ? part->ctas : tiles;
 }
 
-/* Whether every sequence of a step has more rows than a part takes. All have max_q query tokens where
- * num_tokens is as many, as long as it does not count padding. */
+bool gpu_all_have_max_q(const struct attn_plan_impl *plan, const struct gpu_batch *batch)
+{
+    return plan->problem.graph != ATTN_GRAPH_ALWAYS &&
+           (uint64_t)batch->seqs * batch->max_q == batch->num_tokens;
+}
+
+/* Whether every sequence of a step has more rows than a part takes. */
 static bool takes_none(const struct attn_plan_impl *plan, const struct gpu_part *part,
                        const struct gpu_run *run)
 {
-    const struct gpu_batch *batch = &run->batch;
-
-    return plan->problem.graph != ATTN_GRAPH_ALWAYS &&
-           (uint64_t)batch->seqs * batch->max_q == batch->num_tokens &&
-           (uint64_t)batch->max_q * run->group > part->max_rows;
+    return gpu_all_have_max_q(plan, &run->batch) && (uint64_t)run->batch.max_q * run->group > part->max_rows;
 }
 
 /*

@@ -9,6 +9,8 @@
 #ifndef ATTN_GPU_CONVERT_H
 #define ATTN_GPU_CONVERT_H
 
+#include <assert.h>
+
 #include "divisor.h"
 #include "run.h"
 
@@ -45,10 +47,6 @@ struct gpu_convert {
     uint32_t reserved;
 };
 
-#ifdef __cplusplus
 static_assert(sizeof(struct gpu_convert) < 4000, "the argument block of a launch");
-#else
-_Static_assert(sizeof(struct gpu_convert) < 4000, "the argument block of a launch");
-#endif
 
 #endif

@@ -149,7 +149,7 @@ enum { GPU_ALL_PHASES = 0 };
 /* Sequences with at most so many query rows (tokens times heads of a group) go to the decode kernel. */
 #define GPU_DECODE_MAX_ROWS 64u
 
-/* Whether a launch takes a sequence: one rule for host and device, by its query tokens and the group. */
+/* Whether a launch without a schedule takes a sequence, by its query tokens and the group. */
 #define GPU_TAKES(phase, q_len, group)                                                                       \
     ((phase) == GPU_ALL_PHASES ||                                                                            \
      ((uint64_t)(q_len) * (group) <= GPU_DECODE_MAX_ROWS) == ((phase) == ATTN__DECODE))
