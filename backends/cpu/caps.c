@@ -36,20 +36,12 @@ static void check_flags(const void *row, uint32_t flags, struct attn_reason *why
     attn__caps_refuse(why, ATTN_REASON_CPU_FLAGS, "cpu_flags", got, wanted);
 }
 
-/* Not listed: what happens outside of the kernels (windows, soft caps, sinks, shards), and MLA: v is k. */
-static const struct attn__caps_feature features[] = {{ATTN__HAS_ALIBI, "none"},
-                                                     {ATTN__HAS_CACHE_NEW, "cache, new"},
-                                                     {ATTN__HAS_MASK, "none"},
-                                                     {ATTN__HAS_PAGED_X, "strided"}};
-
 static struct attn__caps_table get_table(void)
 {
     return (struct attn__caps_table){.rows = cpu_kernels,
                                      .row_size = sizeof cpu_kernels[0],
                                      .row_count = cpu_kernel_count,
                                      .decode_rows = CPU_DECODE_ROWS,
-                                     .features = features,
-                                     .feature_count = sizeof features / sizeof features[0],
                                      .separator = " ",
                                      .check_limit = check_counts,
                                      .check_device = check_flags};

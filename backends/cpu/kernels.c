@@ -4,35 +4,35 @@
 
 #define WIDE_TYPES (ATTN__TYPE_F32 | ATTN__TYPES_16)
 #define DIM_MAX    65536u
-/* Features that only the reference kernel has. */
-#define RARE (ATTN__HAS_ALIBI | ATTN__HAS_CACHE_NEW | ATTN__HAS_MASK | ATTN__HAS_PAGED_X)
 
 /* Capabilities that all kernels have. */
-#define CAPS(name_, speed_, phases_, q_, kv_, features_)                                                     \
+#define CAPS(name_, speed_, phases_, kv_)                                                                    \
     {                                                                                                        \
-        .name = (name_), .phases = (phases_), .q_types = (q_), .kv_types = (kv_),                            \
+        .name = (name_), .phases = (phases_), .q_types = ATTN__TYPES_ALL, .kv_types = (kv_),                 \
         .out_types = ATTN__TYPES_ALL, .kv_mixed = ((kv_)&WIDE_TYPES) == WIDE_TYPES, .dim_multiple = 1,       \
-        .dim_max = DIM_MAX, .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS,                       \
+        .dim_max = DIM_MAX, .features = ATTN__HAS_ALL, .graph_level = ATTN_GRAPH_ALWAYS,                     \
         .numerics = ATTN_NUMERICS_UNROUNDED, .speed = (speed_)                                               \
     }
 
 #define ROW(kind_, upper_, type_name_, types_, name_)                                                        \
     {                                                                                                        \
-        .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, ATTN_SPEED_OPTIMISED, upper_, WIDE_TYPES,    \
-                     types_, ATTN__HAS_ALL & ~RARE),                                                         \
+        .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, ATTN_SPEED_OPTIMISED, upper_, types_),       \
         .run = cpu_##kind_##_##name_##_run, .scratch_bytes = cpu_##kind_##_##name_##_scratch,                \
         .level = CPU_LEVEL_##name_                                                                           \
     }
 #define ROWS(kind_, upper_, name_)                                                                           \
     ROW(kind_, upper_, "f32", ATTN__TYPE_F32, name_), ROW(kind_, upper_, "f16", ATTN__TYPE_F16, name_),      \
-        ROW(kind_, upper_, "bf16", ATTN__TYPE_BF16, name_), ROW(kind_, upper_, "mixed", WIDE_TYPES, name_)
+        ROW(kind_, upper_, "bf16", ATTN__TYPE_BF16, name_),                                                  \
+        ROW(kind_, upper_, "int8", ATTN__TYPE_INT8, name_),                                                  \
+        ROW(kind_, upper_, "e4m3", ATTN__TYPE_E4M3, name_),                                                  \
+        ROW(kind_, upper_, "e5m2", ATTN__TYPE_E5M2, name_),                                                  \
+        ROW(kind_, upper_, "mixed", ATTN__TYPES_ALL, name_)
 #define LEVEL_ROWS(name_) ROWS(decode, ATTN__DECODE, name_), ROWS(prefill, ATTN__PREFILL, name_),
 
 const struct cpu_kernel cpu_kernels[] = {
 #define CPU_LEVEL(architecture_, name_, ...) CPU_ON_##architecture_(LEVEL_ROWS(name_))
 #include CPU_LEVELS
-    {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL,
-                  ATTN__TYPES_ALL, ATTN__HAS_ALL),
+    {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL),
      .run = cpu_attention_c,
      .scratch_bytes = cpu_attention_c_scratch},
 };

@@ -5,8 +5,8 @@
  *
  * A kernel processes one work item: for every query token t < work->tokens and every query head of the
  * kv heads [kv_head, kv_head + kv_heads), attention over the visible keys in [key_begin, key_end). It finds
- * keys with cpu_walk, the visible range of a token with cpu_visible, and hands each finished row to
- * cpu_epilogue.
+ * keys with cpu_find_keys, the visible range of a token with cpu_visible, what masks and ALiBi add to its
+ * scores with cpu_bias, and hands each finished row to cpu_epilogue.
  */
 #ifndef ATTN_CPU_KERNELS_H
 #define ATTN_CPU_KERNELS_H
@@ -104,18 +104,40 @@ struct cpu_run {
     float *partial_lse; /* partial LSE: f32 [split rows] */
 };
 
-/* Byte offsets of keys and values of one head from the bases of the caches; -1: in an invalid block. */
-struct cpu_keys {
-    int64_t k[CPU_TILE_KEYS];
-    int64_t v[CPU_TILE_KEYS];
-    bool has_invalid; /* any -1 among them */
-};
+_Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word");
 
 /*
- * The page-table walk: offsets of keys [first, first + count) of a sequence for kv head 0 (add
- * head * head_stride to an offset that is not -1). count <= CPU_TILE_KEYS, first + count <= kv_len.
+ * Where the keys of a tile lie. Offsets are in bytes from the bases of run->k and run->v, of new keys beside
+ * a cache too, and for kv head 0: a head is head * head_stride further, of k and v, or from entry first_new
+ * on of k_new and v_new. Those of scales count from the bases of the scales.
  */
-void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
+struct cpu_keys {
+    uint64_t present; /* a bit for each key that is not in an invalid block; offsets of others are 0 */
+    uint32_t first_new;
+    int64_t k[CPU_TILE_KEYS], v[CPU_TILE_KEYS];
+    int64_t k_scale[CPU_TILE_KEYS], v_scale[CPU_TILE_KEYS]; /* if cpu_has_scales */
+};
+
+static inline bool cpu_has_scales(const struct cpu_run *run)
+{
+    return run->k.scale.base != NULL || run->v.scale.base != NULL || run->k_new.scale.base != NULL ||
+           run->v_new.scale.base != NULL;
+}
+
+/* Finds keys [first, first + count) of the sequence; count <= CPU_TILE_KEYS, first + count <= kv_len. */
+void cpu_find_keys(const struct cpu_run *run, const struct attn_work_item *work, uint32_t first,
+                   uint32_t count, struct cpu_keys *out);
+
+/* The scale of entry i of a tile for a head: of `cached`, or from first_new on of `new_rows`. */
+static inline float cpu_key_scale(const struct cpu_scale *cached, const struct cpu_scale *new_rows,
+                                  const int64_t *at, const struct cpu_keys *keys, uint32_t i, uint32_t head)
+{
+    const struct cpu_scale *scale = i < keys->first_new ? cached : new_rows;
+
+    return scale->base != NULL
+               ? *(const float *)(const void *)(scale->base + at[i] + head * scale->head_stride)
+               : 1.0f;
+}
 
 /* Keys of the work item's sequence, those of other ranks included. */
 uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work_item *work);
@@ -127,25 +149,31 @@ int64_t cpu_position(const struct cpu_run *run, const struct attn_work_item *wor
 void cpu_visible(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi);
 
-/* The row of a mask for one query token and head. */
-struct cpu_mask {
-    const char *row; /* NULL = this sequence has none */
-    uint64_t bit;    /* bits: of column 0, counted from the row */
-    uint32_t dtype;  /* 0 = bits */
+/* What one query token and head adds to scores: the row of a mask, and ALiBi. */
+struct cpu_bias {
+    const struct cpu_run *run;
+    const char *row; /* of the mask; NULL = this sequence has none */
+    uint64_t bit;    /* mask of bits: of column 0, counted from the row */
     bool square;
-    const struct attn_cp_shard *shard;
-    int64_t first; /* position of column 0 */
-    int64_t columns;
-    uint32_t lo, hi; /* keys that causality and window allow */
+    int64_t first;    /* position of column 0 */
+    int64_t columns;  /* of the mask */
+    uint32_t lo, hi;  /* keys that causality and window allow */
+    uint64_t token;   /* batch row of the sequence's first query token */
+    int64_t position; /* of the query */
+    double slope;     /* of the head; without ALiBi 0 */
 };
 
-void cpu_mask_init(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
-                   struct cpu_mask *out);
+void cpu_bias_init(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
+                   struct cpu_bias *out);
 /*
- * Whether a key is seen. *covered: the mask has a column for it, and *value is what an additive one adds.
- * Causality and window count too, but for keys that a square mask covers.
+ * Whether the mask lets a key be seen. *covered: it has a column for the key, and *value is what an additive
+ * one adds. Causality and window count too, but for keys that a square mask covers.
  */
-bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value);
+bool cpu_bias_mask(const struct cpu_bias *bias, uint32_t key, bool *covered, double *value);
+/* The same with ALiBi, and *value is all that is added to the score. */
+bool cpu_bias_of_key(const struct cpu_bias *bias, uint32_t key, double *value);
+/* Values of a type from here on down hide a key: minus infinity, and the lowest number. */
+float cpu_mask_hides(uint32_t dtype);
 
 /*
  * Takes the row of query token t and query head h of a work item: o is the normalised f32 row (ignored if lse

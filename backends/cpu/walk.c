@@ -117,38 +117,88 @@ bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *
 }
 
 /* Adds keys of one page. */
-static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, uint32_t count, int64_t *k,
-                      int64_t *v)
+static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, uint32_t i, uint32_t count,
+                      struct cpu_keys *out)
 {
-    if (page < 0) {
-        for (uint32_t i = 0; i < count; i++)
-            k[i] = v[i] = -1;
-        return;
-    }
     int64_t k_at = page * run->k.page_stride + token * run->k.token_stride;
     int64_t v_at = page * run->v.page_stride + token * run->v.token_stride;
-    for (uint32_t i = 0; i < count; i++) {
-        k[i] = k_at + i * run->k.token_stride;
-        v[i] = v_at + i * run->v.token_stride;
+    const bool invalid = page < 0;
+
+    if (invalid)
+        out->present &= ~(((UINT64_C(2) << (count - 1)) - 1) << i);
+    for (uint32_t end = i + count; i < end; i++) {
+        out->k[i] = invalid ? 0 : k_at;
+        out->v[i] = invalid ? 0 : v_at;
+        k_at += run->k.token_stride;
+        v_at += run->v.token_stride;
     }
 }
 
-void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out)
+static void walk_pages(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count,
+                       struct cpu_keys *out)
 {
-    out->has_invalid = false;
-    if (run->addressing == ATTN_DENSE) {
-        walk_dense(run, seq, first, count, out);
-        return;
-    }
     uint32_t shift = run->block_shift;
     uint32_t index = shift < 32 ? first >> shift : first / run->block;
     uint32_t token = shift < 32 ? first & (run->block - 1) : first % run->block;
     for (uint32_t i = 0; i < count; index++) {
         uint32_t run_length = run->block - token < count - i ? run->block - token : count - i;
-        int64_t page = find_page(run, seq, index);
-        out->has_invalid |= page < 0;
-        walk_page(run, page, token, run_length, out->k + i, out->v + i);
+        walk_page(run, find_page(run, seq, index), token, i, run_length, out);
         i += run_length;
         token = 0;
     }
+}
+
+/* What leads from one base to another, whatever lies between them. */
+static int64_t distance(const char *from, const char *to)
+{
+    return (int64_t)((uintptr_t)to - (uintptr_t)from);
+}
+
+/* The sequence's row that new key `index` lies in. */
+static int64_t new_row(const struct attn_work_item *work, uint32_t index)
+{
+    return (int64_t)work->first_token - work->q_index + index;
+}
+
+static void find_scales(const struct cpu_run *run, const struct attn_work_item *work, uint32_t first,
+                        uint32_t count, uint32_t first_new, struct cpu_keys *out)
+{
+    const struct cpu_scale *k = &run->k.scale, *v = &run->v.scale;
+    int64_t page = 0, token = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == out->first_new) {
+            k = &run->k_new.scale;
+            v = &run->v_new.scale;
+        }
+        if (i >= out->first_new)
+            token = new_row(work, first + i - first_new);
+        else if (!cpu_locate(run, work->seq, first + i, &page, &token))
+            page = token = 0;
+        const int64_t outer =
+            i >= out->first_new || run->problem->kv_source == ATTN_KV_NEW ? work->seq : page;
+        out->k_scale[i] = outer * k->outer_stride + token * k->token_stride;
+        out->v_scale[i] = outer * v->outer_stride + token * v->token_stride;
+    }
+}
+
+void cpu_find_keys(const struct cpu_run *run, const struct attn_work_item *work, uint32_t first,
+                   uint32_t count, struct cpu_keys *out)
+{
+    const uint32_t first_new = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX;
+    const uint32_t cached = first >= first_new ? 0 : first_new - first < count ? first_new - first : count;
+
+    out->first_new = cached < count ? cached : CPU_TILE_KEYS;
+    out->present = count < CPU_TILE_KEYS ? (UINT64_C(1) << count) - 1 : ~UINT64_C(0);
+    if (cached > 0 && run->addressing == ATTN_DENSE)
+        walk_dense(run, work->seq, first, cached, out);
+    else if (cached > 0)
+        walk_pages(run, work->seq, first, cached, out);
+    for (uint32_t i = cached; i < count; i++) {
+        const int64_t row = new_row(work, first + i - first_new);
+        out->k[i] = distance(run->k.base, run->k_new.base) + row * run->k_new.token_stride;
+        out->v[i] = distance(run->v.base, run->v_new.base) + row * run->v_new.token_stride;
+    }
+    if (cpu_has_scales(run))
+        find_scales(run, work, first, count, first_new, out);
 }

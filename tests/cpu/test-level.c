@@ -12,25 +12,35 @@
 #define PLAIN "paged_attention_c"
 
 #if defined(__aarch64__)
-#define BEST      "neon"
-#define ALL_FLAGS "neon"
-#define FOREIGN   "avx2"
+#define FOREIGN "avx2"
 #else
-#define BEST      "avx2"
-#define ALL_FLAGS "avx2,f16c"
-#define FOREIGN   "neon"
+#define FOREIGN "neon"
 #endif
+
+/* The levels of this architecture, best first, and the words of ATTN_CPU_FLAGS that allow each and no better
+ * one. */
+static const struct {
+    const char *name, *flags;
+} levels[] = {
+#if defined(__aarch64__)
+    {"neon", "neon"},
+#else
+    {"avx512", "avx512"},
+    {"avx2", "avx2,f16c"},
+#endif
+};
 
 static int failures;
 
-static bool has_best(void)
+static bool has(const char *level)
 {
-#if defined(__aarch64__)
-    return true;
-#elif defined(__x86_64__)
+#if defined(__x86_64__)
+    if (strcmp(level, "avx512") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
-    return false;
+    return strcmp(level, "neon") == 0;
 #endif
 }
 
@@ -69,30 +79,46 @@ static void check(const char *flags, const char *types, const char *decode, cons
     attn_context_destroy(context);
 }
 
-static void check_best(const char *flags)
+/* Every combination of types has the kernels of `level`; NULL: the plain ones. */
+static void check_level(const char *flags, const char *level)
 {
     static const struct {
-        const char *types, *decode, *prefill;
-    } cases[] = {{"k=f32 v=f32", "paged_decode_f32_" BEST, "paged_prefill_f32_" BEST},
-                 {"k=f16 v=f16", "paged_decode_f16_" BEST, "paged_prefill_f16_" BEST},
-                 {"k=bf16 v=bf16", "paged_decode_bf16_" BEST, "paged_prefill_bf16_" BEST},
-                 {"k=f16 v=bf16", "paged_decode_mixed_" BEST, "paged_prefill_mixed_" BEST}};
+        const char *keys, *name;
+    } cases[] = {{"kv=f32", "f32"},
+                 {"kv=f16", "f16"},
+                 {"kv=bf16", "bf16"},
+                 {"kv=int8 scales=unit", "int8"},
+                 {"kv=e4m3 scales=unit", "e4m3"},
+                 {"kv=e5m2 scales=unit", "e5m2"},
+                 {"k=f16 v=bf16", "mixed"},
+                 {"kv=e4m3fnuz scales=unit", "mixed"}};
+    char decode[64] = PLAIN, prefill[64] = PLAIN;
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (has_best())
-            check(flags, cases[i].types, cases[i].decode, cases[i].prefill);
-        else
-            check(flags, cases[i].types, PLAIN, PLAIN);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (level != NULL) {
+            snprintf(decode, sizeof decode, "paged_decode_%s_%s", cases[i].name, level);
+            snprintf(prefill, sizeof prefill, "paged_prefill_%s_%s", cases[i].name, level);
+        }
+        check(flags, cases[i].keys, decode, prefill);
+    }
 }
 
 int main(void)
 {
-    check_best("");
-    check_best(ALL_FLAGS);
-    check_best("-" FOREIGN);
-    check("none", "k=f16", PLAIN, PLAIN);
-    check(FOREIGN, "k=f16", PLAIN, PLAIN);
-    check("-" BEST, "k=f16", PLAIN, PLAIN);
+    const char *best = NULL;
+    char removed[64] = "";
+
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        const char *level = has(levels[i].name) ? levels[i].name : NULL;
+        check_level(levels[i].flags, level);
+        best = best != NULL ? best : level;
+        snprintf(removed + strlen(removed), sizeof removed - strlen(removed), ",-%s", levels[i].name);
+    }
+    check_level("", best);
+    check_level("-" FOREIGN, best);
+    check_level("none", NULL);
+    check_level(FOREIGN, NULL);
+    check_level(removed + 1, NULL);
     printf("%d failures\n", failures);
     return failures != 0;
 }

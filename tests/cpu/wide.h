@@ -6,10 +6,12 @@
 #ifndef ATTN_TEST_CPU_WIDE_H
 #define ATTN_TEST_CPU_WIDE_H
 
+#include "fp8-int8.h"
 #include "half.h"
 #include "simd/base.h"
 
-#define VEC_LANES 16u
+#define VEC_LANES     16u
+#define VEC_REGISTERS 16u
 
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t vec_int __attribute__((vector_size(64)));
@@ -43,10 +45,22 @@ INLINE void vec_store(float *p, vec x)
     memcpy(p, &x, sizeof x);
 }
 
+INLINE vec vec_load8(enum vec_type type, const char *p)
+{
+    static const uint32_t dtypes[VEC_TYPES] = {ATTN_F32,  ATTN_F16,  ATTN_BF16,     ATTN_INT8,
+                                               ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+    vec x;
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        x[i] = attn__codec8_decode(dtypes[type], (uint8_t)p[i]) / vec_gain(type);
+    return x;
+}
+
 INLINE vec vec_load(enum vec_type type, const char *p)
 {
     vec x;
     uint16_t half[VEC_LANES];
+    if (vec_size(type) == 1)
+        return vec_load8(type, p);
     if (type == VEC_F32) {
         memcpy(&x, p, sizeof x);
         return x;

@@ -98,6 +98,18 @@ static int32_t layer_init(struct workload *workload, uint32_t layer, struct attn
     return attn_kv_create(workload->backend, &desc, &workload->kv[layer], err);
 }
 
+/*
+ * So many layers that no cache holds what a round reads of them. Where a window or a mask leaves little of a
+ * long sequence to read, half of the memory that is there bounds them.
+ */
+static uint32_t cold_layers(const struct workload *workload)
+{
+    const double wanted = (double)machine_cold_set() / fmax(case_key_bytes(workload->the_case), 1e5);
+    const double most = (double)machine_memory() / 2 / (double)workload->shape.bytes;
+
+    return (uint32_t)ceil(machine_memory() == 0 ? wanted : fmin(wanted, most));
+}
+
 static int32_t cache_init(struct workload *workload, struct attn_error *err)
 {
     const struct bench_case *the_case = workload->the_case;
@@ -109,7 +121,7 @@ static int32_t cache_init(struct workload *workload, struct attn_error *err)
         return status;
     workload->layers = the_case->layers;
     if (workload->layers == 0 && strcmp(the_case->mode, "prefill") != 0)
-        workload->layers = (uint32_t)ceil((double)machine_cold_set() / fmax(case_key_bytes(the_case), 1e5));
+        workload->layers = cold_layers(workload);
     if (workload->layers == 0)
         workload->layers = 1;
     workload->cache = need_memory(NULL, workload->layers, sizeof *workload->cache);

@@ -17,9 +17,10 @@
 #define STEP_ALL  ((UINT32_C(1) << STEP_KEYS) - 1)
 /* Largest number of query rows of one call. */
 #define STEP_ROWS 4u
-/* Vectors of scores, and of weighted sums, that stay in registers. */
-#define SCORE_VECS 12u
-#define SUM_VECS   8u
+/* Vectors of scores, and of weighted sums, that stay in registers: where there are 32, twice as many of four
+ * rows. */
+#define SCORE_VECS (VEC_REGISTERS == 32 ? 16u : 12u)
+#define SUM_VECS   (VEC_REGISTERS == 32 ? 16u : 8u)
 /* Distance of the score rows of two query rows, in floats. */
 #define SCORE_STRIDE CPU_TILE_KEYS
 /* Bytes that one prefetch loads. */
@@ -98,7 +99,7 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
 INLINE void scores_step(enum vec_type type, uint32_t rows, const struct step *k, uint32_t dim, const float *q,
                         uint32_t q_stride, float *s)
 {
-    const uint32_t keys = rows == 1 ? STEP_KEYS : rows == STEP_ROWS ? 2 : 4;
+    const uint32_t keys = rows == 1 ? STEP_KEYS : rows == STEP_ROWS && SCORE_VECS < 16 ? 2 : 4;
     for (uint32_t j = 0; j < STEP_KEYS; j += keys)
         scores_block(type, rows, keys, k->now + j, k->next + j, dim, q, q_stride, s + j);
 }
@@ -145,7 +146,7 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
 INLINE void sums_step(enum vec_type type, uint32_t rows, const struct step *v, uint32_t dim, const float *p,
                       int first, float *o, uint32_t o_stride)
 {
-    const uint32_t wide = rows == 1 ? 4 : 2;
+    const uint32_t wide = rows == 1 ? 4 : SUM_VECS / STEP_ROWS;
     uint32_t at = 0;
     for (; at + VEC_LANES * wide <= dim; at += VEC_LANES * wide)
         sums_block(type, rows, wide, v, at, p, first, o + at, o_stride);
@@ -174,14 +175,23 @@ typedef void (*sums_fn)(const struct step *v, uint32_t dim, const float *p, int 
 STEPS_OF_TYPE(f32, VEC_F32)
 STEPS_OF_TYPE(f16, VEC_F16)
 STEPS_OF_TYPE(bf16, VEC_BF16)
+STEPS_OF_TYPE(int8, VEC_INT8)
+STEPS_OF_TYPE(e4m3, VEC_E4M3)
+STEPS_OF_TYPE(e5m2, VEC_E5M2)
+STEPS_OF_TYPE(e4m3fnuz, VEC_E4M3FNUZ)
+STEPS_OF_TYPE(e5m2fnuz, VEC_E5M2FNUZ)
 
 #define STEPS_BY_ROWS(kind, name)                                                                            \
     {                                                                                                        \
         kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
     }
 static const scores_fn scores_table[VEC_TYPES][STEP_ROWS] = {
-    STEPS_BY_ROWS(scores, f32), STEPS_BY_ROWS(scores, f16), STEPS_BY_ROWS(scores, bf16)};
-static const sums_fn sums_table[VEC_TYPES][STEP_ROWS] = {STEPS_BY_ROWS(sums, f32), STEPS_BY_ROWS(sums, f16),
-                                                         STEPS_BY_ROWS(sums, bf16)};
+    STEPS_BY_ROWS(scores, f32),      STEPS_BY_ROWS(scores, f16),     STEPS_BY_ROWS(scores, bf16),
+    STEPS_BY_ROWS(scores, int8),     STEPS_BY_ROWS(scores, e4m3),    STEPS_BY_ROWS(scores, e5m2),
+    STEPS_BY_ROWS(scores, e4m3fnuz), STEPS_BY_ROWS(scores, e5m2fnuz)};
+static const sums_fn sums_table[VEC_TYPES][STEP_ROWS] = {
+    STEPS_BY_ROWS(sums, f32),      STEPS_BY_ROWS(sums, f16),     STEPS_BY_ROWS(sums, bf16),
+    STEPS_BY_ROWS(sums, int8),     STEPS_BY_ROWS(sums, e4m3),    STEPS_BY_ROWS(sums, e5m2),
+    STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz)};
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "bias.h"
 #include "decode-micro.h"
 
 /* How many steps the prefetch is ahead. */
@@ -15,14 +16,22 @@
 /* Steps of a tile. */
 #define TILE_STEPS (CPU_TILE_KEYS / STEP_KEYS)
 
-_Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word");
+/* What each token sees and adds: the same for all tiles of a KV loop. */
+struct decode_rules {
+    uint32_t lo[CPU_DECODE_ROWS], hi[CPU_DECODE_ROWS]; /* keys in range of a token */
+    struct bias_rules bias;
+    struct cpu_bias row[CPU_DECODE_ROWS]; /* values of tokens, unless each head has its own */
+};
 
 /* One tile: entry i is key base + i. */
 struct decode_tile {
-    uint32_t base;
-    bool same_mask;                 /* all tokens see the same keys */
-    uint64_t any;                   /* keys that some token sees */
-    uint64_t seen[CPU_DECODE_ROWS]; /* keys that a token sees */
+    uint32_t base, count;
+    bool same;                      /* all rows see the same keys */
+    uint64_t any;                   /* keys that some row may see */
+    uint64_t seen[CPU_DECODE_ROWS]; /* keys that a token sees; of values by head, all that it might see */
+    bool zero[CPU_DECODE_ROWS];     /* nothing is added to the scores of a token */
+    float *values;                  /* [token][CPU_TILE_KEYS], if tokens have values */
+    bool apart; /* new keys of a head are not as far from the head before as cached ones */
     struct cpu_keys keys;
 };
 
@@ -50,29 +59,42 @@ INLINE void offsets_fill(int64_t *offsets, uint64_t mask)
     }
 }
 
-/* Opens the tile at `base` for tokens that see [lo[t], hi[t]). */
+/* Opens the tile at `base`. */
 static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const struct attn_work_item *work,
-                      uint32_t base, const uint32_t *lo, const uint32_t *hi)
+                      uint32_t base, const struct decode_rules *rules)
 {
     const uint32_t left = work->kv_len - base, count = left < CPU_TILE_KEYS ? left : CPU_TILE_KEYS;
-    uint64_t present = bits_between(0, count);
+    const bool values = rules->bias.values && !rules->bias.by_head;
     tile->base = base;
+    tile->count = count;
     tile->any = 0;
-    tile->same_mask = true;
-    cpu_walk(run, work->seq, base, count, &tile->keys);
-    if (tile->keys.has_invalid) {
-        for (uint32_t i = 0; i < count; i++)
-            if (tile->keys.k[i] < 0)
-                present &= ~(UINT64_C(1) << i);
-    }
+    tile->same = !rules->bias.by_head;
+    cpu_find_keys(run, work, base, count, &tile->keys);
     for (uint32_t t = 0; t < work->tokens; t++) {
-        const uint32_t from = lo[t] > base ? lo[t] - base : 0, to = hi[t] > base ? hi[t] - base : 0;
-        tile->seen[t] = from < count ? present & bits_between(from, to) : 0;
+        const uint32_t from = rules->lo[t] > base ? rules->lo[t] - base : 0;
+        const uint32_t to = rules->hi[t] > base ? rules->hi[t] - base : 0;
+        tile->zero[t] = true;
+        tile->seen[t] = from < count ? tile->keys.present & bits_between(from, to) : 0;
+        if (values && tile->seen[t] != 0)
+            tile->seen[t] &= bias_fill(&rules->bias, &rules->row[t], base, 0, count, work->kv_len,
+                                       tile->values + (size_t)t * CPU_TILE_KEYS, &tile->zero[t]);
         tile->any |= tile->seen[t];
-        tile->same_mask = tile->same_mask && tile->seen[t] == tile->seen[0];
+        tile->same = tile->same && tile->seen[t] == tile->seen[0];
     }
-    offsets_fill(tile->keys.k, tile->any);
-    offsets_fill(tile->keys.v, tile->any);
+    tile->apart = tile->keys.first_new < count && (run->k.head_stride != run->k_new.head_stride ||
+                                                   run->v.head_stride != run->v_new.head_stride);
+    if (!tile->apart) {
+        offsets_fill(tile->keys.k, tile->any);
+        offsets_fill(tile->keys.v, tile->any);
+    }
+}
+
+/* The offsets of one head where new keys are apart: so many bytes further than those of cached ones. */
+static void offsets_of_head(const struct decode_tile *tile, const int64_t *from, int64_t further, int64_t *to)
+{
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i++)
+        to[i] = tile->any >> i & 1 ? from[i] + (i >= tile->keys.first_new ? further : 0) : 0;
+    offsets_fill(to, tile->any);
 }
 
 /* Iterates over the steps of one cache for some kv heads, heads innermost. */
@@ -85,6 +107,7 @@ struct cursor {
     uint8_t first[TILE_STEPS]; /* their first keys */
 };
 
+/* `offsets` are filled for the mask, and those of new keys lead to the head. */
 INLINE void cursor_init(struct cursor *cursor, const struct cpu_cache *cache, const int64_t *offsets,
                         uint64_t mask, uint32_t head, uint32_t heads)
 {

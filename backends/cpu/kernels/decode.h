@@ -32,8 +32,14 @@ struct decode_block {
     uint32_t dim, dim_vo;
     uint32_t q_stride, o_stride;
     enum vec_type k_type, v_type;
-    float cap; /* soft cap in units of log2, 0 = none */
-    uint32_t lo[CPU_DECODE_ROWS], hi[CPU_DECODE_ROWS];
+    float cap;   /* soft cap in units of log2, 0 = none */
+    bool scaled; /* scores and weights are multiplied by scales of keys and values */
+    struct decode_rules rules;
+    struct cpu_bias *bias;    /* of each row, if heads have values of their own */
+    struct bias_slope *slope; /* of each row, if ALiBi is added by distance */
+    float *factor;            /* of each row, for its values */
+    uint64_t *seen;           /* keys of this tile that each row sees */
+    float *values[2];         /* of tokens: of this tile, and of the next */
     float *q, *score, *tile, *span, *total;
     float *m, *m_total, *l, *l_total; /* row max in units of log2, row sum */
     float *correction;                /* factor of a row's span for this tile */
@@ -45,10 +51,12 @@ static uint32_t decode_rows(const struct attn_problem *problem)
     return rows < DECODE_ROWS ? (uint32_t)rows : DECODE_ROWS;
 }
 
-/* Heads shorter than a vector cannot be read in place; prefill stages them. */
-static bool decode_too_short(const struct attn_problem *problem)
+/* Vectors that are shorter than one of the machine, or in pieces, cannot be read in place; prefill stages
+ * them. */
+static bool decode_needs_staging(const struct attn_problem *problem)
 {
-    return problem->head_dim < VEC_LANES || problem->head_dim_vo < VEC_LANES;
+    return problem->head_dim < VEC_LANES || problem->head_dim_vo < VEC_LANES ||
+           (problem->layout == ATTN_PAGED_X && problem->kv_source != ATTN_KV_NEW);
 }
 
 /* The block's shape, and its arrays in `scratch`, which may be NULL. Returns the bytes of the arrays. */
@@ -70,6 +78,15 @@ static uint64_t decode_lay_out(struct decode_block *w, const struct attn_problem
     w->l = take_floats(scratch, &used, rows);
     w->l_total = take_floats(scratch, &used, rows);
     w->correction = take_floats(scratch, &used, rows);
+    w->seen = take_objects(scratch, &used, rows, sizeof *w->seen);
+    if (problem->alibi != ATTN_ALIBI_NONE)
+        w->slope = take_objects(scratch, &used, rows, sizeof *w->slope);
+    if (bias_has_values(problem)) {
+        w->factor = take_floats(scratch, &used, rows);
+        w->bias = take_objects(scratch, &used, rows, sizeof *w->bias);
+        for (uint32_t i = 0; i < 2; i++)
+            w->values[i] = take_floats(scratch, &used, (size_t)CPU_DECODE_ROWS * CPU_TILE_KEYS);
+    }
     return used * sizeof(float);
 }
 
@@ -82,16 +99,37 @@ static uint64_t decode_scratch(const struct attn_problem *problem)
 static void decode_queries(const struct decode_block *w)
 {
     const struct cpu_run *run = w->run;
-    const vec factor = vec_set(query_factor(run));
+    const float factor = query_factor(run);
     const uint32_t rest = w->dim % VEC_LANES, full = w->dim - rest;
     for (uint32_t i = 0; i < w->heads * w->rows; i++) {
         const uint32_t t = i % w->rows / run->group;
         const uint32_t h = (w->head + i / w->rows) * run->group + i % run->group;
         float *q = w->q + (size_t)i * w->q_stride;
-        query_convert(run, (int64_t)w->work->first_token + t, h, factor, q);
+        query_convert(run, w->work, t, h, factor, q);
         if (rest) { /* the last vector of a key overlaps the one before: zeros there */
             memmove(q + full + VEC_LANES - rest, q + full, rest * sizeof *q);
             memset(q + full, 0, (VEC_LANES - rest) * sizeof *q);
+        }
+    }
+}
+
+/* What is added to the scores of each row. */
+static void decode_bias(struct decode_block *w)
+{
+    const struct cpu_run *run = w->run;
+    const struct bias_rules *rules = &w->rules.bias;
+    if (!rules->values && !rules->distance)
+        return;
+    for (uint32_t i = 0; i < w->heads * w->rows; i++) {
+        const uint32_t t = i % w->rows / run->group;
+        struct cpu_bias bias;
+        cpu_bias_init(run, w->work, t, (w->head + i / w->rows) * run->group + i % run->group, &bias);
+        if (rules->distance)
+            w->slope[i] = bias_slope_of(run, &bias, w->rules.lo[t], w->rules.hi[t]);
+        if (rules->values) {
+            w->factor[i] = bias_factor(run, rules, bias.slope);
+            w->bias[i] = bias;
+            w->rules.row[t] = bias;
         }
     }
 }
@@ -124,20 +162,77 @@ static void decode_qk(const struct decode_block *w, size_t row, const struct cur
     }
 }
 
-/*
- * Turns a row's scores into weights; `seen` is not 0. Scores of keys that are not seen were not computed, or
- * are of another key.
+/* Scales of a head's keys and values in this tile, and what they are without: 1 times the gain of the type.
  */
-static void decode_softmax(const struct decode_block *w, size_t row, uint64_t seen)
+struct tile_scales {
+    float k[CPU_TILE_KEYS], v[CPU_TILE_KEYS];
+};
+
+static void decode_scales(const struct decode_block *w, const struct decode_tile *tile, uint32_t head,
+                          struct tile_scales *out)
+{
+    const struct cpu_run *run = w->run;
+    const struct cpu_keys *keys = &tile->keys;
+    const float k_gain = vec_gain(w->k_type), v_gain = vec_gain(w->v_type);
+    const bool has_scales = cpu_has_scales(run);
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i++) {
+        const bool scaled = has_scales && (tile->any >> i & 1) != 0;
+        out->k[i] = k_gain, out->v[i] = v_gain;
+        if (scaled) {
+            out->k[i] *= cpu_key_scale(&run->k.scale, &run->k_new.scale, keys->k_scale, keys, i, head);
+            out->v[i] *= cpu_key_scale(&run->v.scale, &run->v_new.scale, keys->v_scale, keys, i, head);
+        }
+    }
+}
+
+/* What happens to a row's scores; NULL: nothing. */
+struct score_rules {
+    uint64_t seen; /* is not 0 */
+    const struct tile_scales *scales;
+    const struct bias_slope *slope;
+    float distance; /* from the anchor of the slope to the tile's first key */
+    const float *values;
+    float factor;
+};
+
+/* VEC_LANES scores from key i of the tile on, with all that is applied to them. */
+INLINE vec decode_scores(const struct decode_block *w, const struct score_rules *rules, const float *s,
+                         uint32_t i)
+{
+    vec x = vec_load_f32(s + i);
+    if (rules->scales != NULL)
+        x = vec_mul(x, vec_load_f32(rules->scales->k + i));
+    if (w->cap > 0)
+        x = vec_mul(vec_tanh(x), vec_set(w->cap));
+    if (rules->slope != NULL) {
+        const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(lane_numbers));
+        x = bias_alibi(x, vec_set(rules->slope->high), vec_set(rules->slope->low),
+                       rules->slope->folded ? vec_abs(d) : d);
+    }
+    if (rules->values != NULL)
+        x = bias_add(x, vec_load_f32(rules->values + i), vec_set(rules->factor));
+    return x;
+}
+
+/* Weights times scales of values; those of keys that are not seen stay 0, whatever their scale is. */
+INLINE vec decode_scaled(const struct score_rules *rules, vec p, uint32_t i)
+{
+    const vec_bool seen = vec_lanes((uint32_t)(rules->seen >> i) & vec_all_lanes());
+    return vec_select(seen, vec_mul(p, vec_load_f32(rules->scales->v + i)), vec_zero());
+}
+
+/*
+ * Turns a row's scores into weights. Scores of keys that are not seen were not computed, or are of another
+ * key.
+ */
+static void decode_softmax(const struct decode_block *w, size_t row, const struct score_rules *rules)
 {
     float *s = w->score + row * SCORE_STRIDE;
-    const vec none = vec_set(-INFINITY), cap = vec_set(w->cap);
+    const vec none = vec_set(-INFINITY);
     vec max = none;
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i += VEC_LANES) {
-        const uint32_t lanes = (uint32_t)(seen >> i) & vec_all_lanes();
-        vec x = vec_load_f32(s + i);
-        if (w->cap > 0)
-            x = vec_mul(vec_tanh(x), cap);
+        const uint32_t lanes = (uint32_t)(rules->seen >> i) & vec_all_lanes();
+        vec x = decode_scores(w, rules, s, i);
         if (lanes != vec_all_lanes())
             x = vec_select(vec_lanes(lanes), x, none);
         vec_store(s + i, x);
@@ -149,21 +244,22 @@ static void decode_softmax(const struct decode_block *w, size_t row, uint64_t se
     vec sum = vec_zero();
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i += VEC_LANES) {
         const vec p = vec_exp2(vec_sub(vec_load_f32(s + i), vec_set(base)));
-        vec_store(s + i, p);
         sum = vec_add(sum, p);
+        vec_store(s + i, rules->scales != NULL ? decode_scaled(rules, p, i) : p);
     }
     w->correction[row] = vec_exp2_scalar(w->m[row] - base);
     w->l[row] = w->l[row] * w->correction[row] + vec_reduce_add(sum);
     w->m[row] = m;
 }
 
-/* P·V of the cursor's heads for query rows [from, from + rows) of each, into the tile's sums. */
-static void decode_pv(const struct decode_block *w, size_t row, uint32_t from, uint32_t rows,
-                      const struct cursor *values, const struct cursor *next)
+/* P·V of the cursor's heads for `rows` query rows of each, the first of which is `row`, into the tile's sums.
+ */
+static void decode_pv(const struct decode_block *w, size_t row, uint32_t rows, const struct cursor *values,
+                      const struct cursor *next)
 {
     struct step v;
     for (uint32_t i = 0; i < values->count * values->heads; i++) {
-        const size_t first = row + (size_t)(i % values->heads) * w->rows + from;
+        const size_t first = row + (size_t)(i % values->heads) * w->rows;
         const float *p = w->score + first * SCORE_STRIDE + values->first[i / values->heads];
         cursor_step(values, next, i, &v);
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
@@ -182,41 +278,91 @@ static void row_add(const struct decode_block *w, float *out, float factor, cons
         vec_store(out + i, vec_fma(vec_load_f32(out + i), f, vec_load_f32(add + i)));
 }
 
+/* The weights of all rows of a kv head, `head` of the loop's, in one tile. */
+static void decode_weights(const struct decode_block *w, uint32_t head, const struct decode_tile *tile)
+{
+    struct tile_scales scales;
+    float values[CPU_TILE_KEYS];
+    if (w->scaled)
+        decode_scales(w, tile, w->head + head, &scales);
+    for (uint32_t r = 0; r < w->rows; r++) {
+        const size_t row = (size_t)head * w->rows + r;
+        const uint32_t t = r / w->run->group;
+        struct score_rules rules = {.seen = tile->seen[t], .scales = w->scaled ? &scales : NULL};
+        bool zero = tile->zero[t];
+        if (w->rules.bias.by_head && rules.seen != 0)
+            rules.seen &= bias_fill(&w->rules.bias, &w->bias[row], tile->base, 0, tile->count,
+                                    w->work->kv_len, values, &zero);
+        w->seen[row] = rules.seen;
+        if (rules.seen == 0)
+            continue;
+        if (!zero) {
+            rules.values = w->rules.bias.by_head ? values : tile->values + (size_t)t * CPU_TILE_KEYS;
+            rules.factor = w->factor[row];
+        }
+        if (w->rules.bias.distance) {
+            rules.slope = &w->slope[row];
+            rules.distance = (float)((int64_t)tile->base - rules.slope->anchor);
+        }
+        decode_softmax(w, row, &rules);
+    }
+}
+
+static bool row_has_nan(const struct decode_block *w, size_t row)
+{
+    const float *x = w->tile + row * w->o_stride;
+    vec probe = vec_zero();
+    for (uint32_t i = 0; i < w->o_stride; i += VEC_LANES)
+        probe = vec_fma(vec_load_f32(x + i), vec_zero(), probe);
+    return vec_any_nan(probe);
+}
+
+/* P·V of one row over the keys that it sees, of a tile whose offsets are `offsets`. */
+static void decode_pv_alone(const struct decode_block *w, size_t row, const int64_t *offsets)
+{
+    const struct cursor none = {.count = 0};
+    const uint32_t head = w->head + (uint32_t)(row / w->rows);
+    int64_t seen[CPU_TILE_KEYS];
+    struct cursor v;
+    memcpy(seen, offsets, sizeof seen);
+    offsets_fill(seen, w->seen[row]);
+    cursor_init(&v, &w->run->v, seen, w->seen[row], head, 1);
+    decode_pv(w, row, 1, &v, &none);
+}
+
 /*
  * One tile for `heads` kv heads, the first of which is `first` of the loop's. Values are read once for all
- * rows if all tokens see the same keys; otherwise token by token, because 0 times the NaN of a value that
- * only another token sees would not be 0.
+ * rows. 0 times the NaN or infinity of a value that only another row sees is not 0: where rows do not see the
+ * same keys, one whose sums are not finite is computed once more, over its own keys.
  */
 static void decode_heads(const struct decode_block *w, uint32_t first, uint32_t heads,
                          const struct decode_tile *tile, const struct cursor *next)
 {
     const struct cpu_run *run = w->run;
     const size_t row = (size_t)first * w->rows;
-    const struct cursor none = {.count = 0};
+    const int64_t *k_at = tile->keys.k, *v_at = tile->keys.v;
+    int64_t k_own[CPU_TILE_KEYS], v_own[CPU_TILE_KEYS];
     struct cursor k, v;
-    cursor_init(&k, &run->k, tile->keys.k, tile->any, w->head + first, heads);
-    cursor_init(&v, &run->v, tile->keys.v, tile->any, w->head + first, heads);
+    if (tile->apart) {
+        const int64_t head = w->head + first;
+        offsets_of_head(tile, k_at, head * (run->k_new.head_stride - run->k.head_stride), k_own);
+        offsets_of_head(tile, v_at, head * (run->v_new.head_stride - run->v.head_stride), v_own);
+        k_at = k_own;
+        v_at = v_own;
+    }
+    cursor_init(&k, &run->k, k_at, tile->any, w->head + first, heads);
+    cursor_init(&v, &run->v, v_at, tile->any, w->head + first, heads);
     decode_qk(w, row, &k, &v);
-    for (uint32_t i = 0; i < heads * w->rows; i++) {
-        const uint64_t seen = tile->seen[i % w->rows / run->group];
-        if (seen)
-            decode_softmax(w, row + i, seen);
-    }
-    if (tile->same_mask) {
-        decode_pv(w, row, 0, w->rows, &v, next);
-    } else {
-        for (uint32_t t = 0; t < w->work->tokens; t++) {
-            int64_t offsets[CPU_TILE_KEYS];
-            memcpy(offsets, tile->keys.v, sizeof offsets);
-            offsets_fill(offsets, tile->seen[t]);
-            cursor_init(&v, &run->v, offsets, tile->seen[t], w->head + first, heads);
-            decode_pv(w, row, t * run->group, run->group, &v, &none);
-        }
-    }
+    for (uint32_t h = 0; h < heads; h++)
+        decode_weights(w, first + h, tile);
+    decode_pv(w, row, w->rows, &v, next);
     for (uint32_t i = 0; i < heads * w->rows; i++) {
         const size_t at = (row + i) * w->o_stride;
-        if (tile->seen[i % w->rows / run->group])
-            row_add(w, w->span + at, w->correction[row + i], w->tile + at);
+        if (w->seen[row + i] == 0)
+            continue;
+        if (!tile->same && row_has_nan(w, row + i))
+            decode_pv_alone(w, row + i, v_at);
+        row_add(w, w->span + at, w->correction[row + i], w->tile + at);
     }
 }
 
@@ -245,7 +391,8 @@ static void decode_epilogue(const struct decode_block *w)
             const vec x = vec_mul(vec_load_f32(o + VEC_LANES * (size_t)d), inverse);
             vec_store(out + vec_offset(d, w->dim_vo), x);
         }
-        cpu_epilogue(w->run, w->work, i % w->rows / group, h, out, row_lse(w->m_total[i], w->l_total[i]));
+        cpu_epilogue(w->run, w->work, i % w->rows / group, h, out,
+                     row_lse(w->m_total[i], w->l_total[i], w->rules.bias.distance ? w->slope[i].base : 0));
     }
 }
 
@@ -255,10 +402,11 @@ static void decode_visible(struct decode_block *w, uint32_t *from, uint32_t *to)
     *from = UINT32_MAX;
     *to = 0;
     for (uint32_t t = 0; t < w->work->tokens; t++) {
-        cpu_visible(w->run, w->work, t, &w->lo[t], &w->hi[t]);
-        if (w->lo[t] < w->hi[t]) {
-            *from = w->lo[t] < *from ? w->lo[t] : *from;
-            *to = w->hi[t] > *to ? w->hi[t] : *to;
+        uint32_t *lo = &w->rules.lo[t], *hi = &w->rules.hi[t];
+        cpu_visible(w->run, w->work, t, lo, hi);
+        if (*lo < *hi) {
+            *from = *lo < *from ? *lo : *from;
+            *to = *hi > *to ? *hi : *to;
         }
     }
 }
@@ -267,11 +415,14 @@ static void decode_visible(struct decode_block *w, uint32_t *from, uint32_t *to)
 static void decode_one_tile(const struct decode_block *w, const struct decode_tile *tile,
                             const struct decode_tile *after)
 {
-    for (uint32_t h = 0; h < w->heads; h += w->together) {
-        const uint32_t heads = w->heads - h < w->together ? w->heads - h : w->together;
+    const uint32_t together = tile->apart ? 1 : w->together;
+    if (tile->any == 0) /* a mask hides all of it */
+        return;
+    for (uint32_t h = 0; h < w->heads; h += together) {
+        const uint32_t heads = w->heads - h < together ? w->heads - h : together;
         struct cursor next = {.count = 0};
         if (h + heads < w->heads)
-            cursor_init(&next, &w->run->k, tile->keys.k, tile->any, w->head + h + heads, w->together);
+            cursor_init(&next, &w->run->k, tile->keys.k, tile->any, w->head + h + heads, together);
         else if (after != NULL)
             cursor_init(&next, &w->run->k, after->keys.k, after->any, w->head, w->together);
         decode_heads(w, h, heads, tile, &next);
@@ -284,15 +435,18 @@ static void decode_kv_loop(struct decode_block *w)
     struct decode_tile tiles[2], *now = &tiles[0], *after = &tiles[1];
     decode_visible(w, &from, &to);
     decode_queries(w);
+    decode_bias(w);
     decode_clear(w);
+    now->values = w->values[0];
+    after->values = w->values[1];
     if (from < to)
-        tile_open(now, w->run, w->work, from - from % CPU_TILE_KEYS, w->lo, w->hi);
+        tile_open(now, w->run, w->work, from - from % CPU_TILE_KEYS, &w->rules);
     for (uint32_t base = from - from % CPU_TILE_KEYS; base < to; base += CPU_TILE_KEYS) {
         const bool last = to - base <= CPU_TILE_KEYS;
         if (base % CPU_SPAN_KEYS == 0)
             decode_close_span(w);
         if (!last)
-            tile_open(after, w->run, w->work, base + CPU_TILE_KEYS, w->lo, w->hi);
+            tile_open(after, w->run, w->work, base + CPU_TILE_KEYS, &w->rules);
         decode_one_tile(w, now, last ? NULL : after);
         struct decode_tile *swap = now;
         now = after;
@@ -314,14 +468,16 @@ static uint32_t heads_together(const struct decode_block *w)
     return k->head_stride > k->token_stride || fit == 0 ? 1 : fit;
 }
 
-/* Processes one work item of a problem that is not decode_too_short. */
+/* Processes one work item of a problem that does not need staging. */
 static void decode_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     struct decode_block w = {.run = run, .work = work, .rows = work->tokens * run->group};
+    w.rules.bias = bias_rules_of(run);
     decode_lay_out(&w, run->problem, scratch);
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
+    w.scaled = cpu_has_scales(run) || vec_gain(w.k_type) != 1 || vec_gain(w.v_type) != 1;
 
     const uint32_t heads = decode_rows(run->problem) / w.rows;
     for (uint32_t h = 0; h < work->kv_heads; h += heads) {

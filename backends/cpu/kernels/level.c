@@ -24,12 +24,12 @@ void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item 
 
 uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
 {
-    return decode_too_short(problem) ? prefill_scratch(problem) : decode_scratch(problem);
+    return decode_needs_staging(problem) ? prefill_scratch(problem) : decode_scratch(problem);
 }
 
 void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
-    if (decode_too_short(run->problem))
+    if (decode_needs_staging(run->problem))
         prefill_work(run, work, scratch);
     else
         decode_work(run, work, scratch);

@@ -20,8 +20,8 @@
 /* Dimensions that are summed before they are added to a score, which bounds its error for any vector. */
 #define SCORE_DIMS 16u
 /* Keys of one call for scores; query rows of one call for weighted sums, many or few. */
-#define SCORE_KEYS 6u
-#define SUM_ROWS   6u
+#define SCORE_KEYS (VEC_REGISTERS == 32 ? 12u : 6u)
+#define SUM_ROWS   (VEC_REGISTERS == 32 ? 12u : 6u)
 #define LAST_ROWS  4u
 
 _Static_assert(CPU_PREFILL_ROWS % PANEL_ROWS == 0, "a block of query rows is whole panels");

@@ -12,11 +12,22 @@
 #ifndef ATTN_CPU_KERNELS_PREFILL_H
 #define ATTN_CPU_KERNELS_PREFILL_H
 
+#include "bias.h"
 #include "prefill-micro.h"
-#include "row-state.h"
 
 /* Padding of staged keys and values, in floats, so that their distance is not a power of two. */
 #define STAGE_PAD 16u
+/* Distance of the values of two rows, in floats: no power of two. */
+#define VALUE_STRIDE (CPU_TILE_KEYS + 8)
+
+/* ALiBi of the rows, in lanes: see struct bias_slope. */
+struct prefill_alibi {
+    float high[CPU_PREFILL_ROWS], low[CPU_PREFILL_ROWS];
+    float distance[CPU_PREFILL_ROWS]; /* from the anchor to the tile's first key */
+    float folded[CPU_PREFILL_ROWS];   /* 1: without its sign, or 0 */
+    int64_t anchor[CPU_PREFILL_ROWS];
+    double base[CPU_PREFILL_ROWS];
+};
 
 /* State of one kv head and a block of query rows, numbered (token, query head of the group). */
 struct prefill_block {
@@ -30,7 +41,14 @@ struct prefill_block {
     float cap;         /* soft cap in units of log2, 0 = none */
     uint32_t from, to; /* [from, to) has all keys that some row sees */
     bool span_empty;   /* nothing was added to the span yet */
+    struct bias_rules bias_rules;
+    uint32_t value_rows;         /* query heads of a token that have the same values */
+    struct cpu_bias *bias;       /* of each row, if there are values */
+    float *values;               /* see prefill_values; rows of VALUE_STRIDE */
+    struct prefill_alibi *alibi; /* if ALiBi is added by distance */
+    char *vector;                /* one key or value in one piece, if they are in several */
     float *q, *k, *v, *score, *span, *total;
+    float factor[CPU_PREFILL_ROWS];                       /* of a row's values */
     float m[CPU_PREFILL_ROWS], m_total[CPU_PREFILL_ROWS]; /* row max in units of log2 */
     float l[CPU_PREFILL_ROWS], l_total[CPU_PREFILL_ROWS]; /* row sums */
     float correction[CPU_PREFILL_ROWS];                   /* factor of a row's span for this tile */
@@ -41,6 +59,7 @@ struct prefill_block {
 struct prefill_tile {
     uint32_t base, from, to;
     bool unmasked; /* every row sees all of [from, to), and all exist */
+    bool biased;   /* some row has values to add, or hidden keys */
     uint64_t present;
     struct cpu_keys keys;
 };
@@ -65,6 +84,14 @@ static uint64_t prefill_lay_out(struct prefill_block *w, const struct attn_probl
     w->score = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * KEY_STRIDE);
     w->span = take_floats(scratch, &used, (size_t)CPU_PREFILL_ROWS * w->o_stride);
     w->total = take_floats(scratch, &used, (size_t)CPU_PREFILL_ROWS * w->o_stride);
+    if (bias_has_values(problem)) {
+        w->bias = take_objects(scratch, &used, CPU_PREFILL_ROWS, sizeof *w->bias);
+        w->values = take_floats(scratch, &used, (size_t)(CPU_PREFILL_ROWS + 1) * VALUE_STRIDE);
+    }
+    if (problem->alibi != ATTN_ALIBI_NONE)
+        w->alibi = take_objects(scratch, &used, 1, sizeof *w->alibi);
+    if (problem->layout == ATTN_PAGED_X)
+        w->vector = take_objects(scratch, &used, w->dim > w->dim_vo ? w->dim : w->dim_vo, sizeof(float));
     return used * sizeof(float);
 }
 
@@ -72,6 +99,30 @@ static uint64_t prefill_scratch(const struct attn_problem *problem)
 {
     struct prefill_block block;
     return prefill_lay_out(&block, problem, NULL);
+}
+
+/* What is added to the scores of row r; rows behind the last are like it. */
+static void prefill_bias(struct prefill_block *w, uint32_t r)
+{
+    const struct cpu_run *run = w->run;
+    const uint32_t at = w->first + (r < w->rows ? r : w->rows - 1), lo = (uint32_t)w->lo[r],
+                   hi = (uint32_t)w->hi[r];
+    struct cpu_bias bias;
+    if (!w->bias_rules.values && !w->bias_rules.distance)
+        return;
+    cpu_bias_init(run, w->work, at / run->group, w->head * run->group + at % run->group, &bias);
+    if (w->bias_rules.values) {
+        w->factor[r] = bias_factor(run, &w->bias_rules, bias.slope);
+        w->bias[r] = bias;
+    }
+    if (w->bias_rules.distance) {
+        const struct bias_slope slope = bias_slope_of(run, &bias, lo, hi);
+        w->alibi->high[r] = slope.high;
+        w->alibi->low[r] = slope.low;
+        w->alibi->folded[r] = slope.folded ? 1 : 0;
+        w->alibi->anchor[r] = slope.anchor;
+        w->alibi->base[r] = slope.base;
+    }
 }
 
 /* Which keys the rows see, and the state before the first key. */
@@ -88,6 +139,7 @@ static void prefill_begin(struct prefill_block *w)
             w->from = lo < w->from ? lo : w->from;
             w->to = hi > w->to ? hi : w->to;
         }
+        prefill_bias(w, r);
         w->m[r] = w->m_total[r] = -INFINITY;
         w->l[r] = w->l_total[r] = 0;
     }
@@ -98,7 +150,7 @@ static void prefill_begin(struct prefill_block *w)
 static void prefill_queries(const struct prefill_block *w)
 {
     const struct cpu_run *run = w->run;
-    const vec factor = vec_set(query_factor(run)), one = vec_set(1);
+    const vec factor = vec_set(query_factor(run));
     const uint32_t stride = w->k_stride;
     float *rows = w->k; /* not in use before the first tile */
     for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
@@ -106,7 +158,7 @@ static void prefill_queries(const struct prefill_block *w)
         for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++) {
             const uint32_t t = (w->first + r + i) / run->group;
             const uint32_t h = w->head * run->group + (w->first + r + i) % run->group;
-            query_convert(run, (int64_t)w->work->first_token + t, h, one, rows + (size_t)i * stride);
+            query_convert(run, w->work, t, h, 1, rows + (size_t)i * stride);
         }
         float *panel = w->q + (size_t)(r / PANEL_ROWS) * w->q_panel + r % PANEL_ROWS;
         for (uint32_t d = 0; d < w->dim; d += VEC_LANES)
@@ -114,8 +166,33 @@ static void prefill_queries(const struct prefill_block *w)
     }
 }
 
+/* The values of row r, which rows of a token may have in common. */
+INLINE float *prefill_values(const struct prefill_block *w, uint32_t r)
+{
+    return w->values + (size_t)((w->first % w->value_rows + r) / w->value_rows) * VALUE_STRIDE;
+}
+
+/* Finds what is added to the scores of a tile; false if every row's keys are all hidden. */
+static bool prefill_open_bias(struct prefill_block *w, struct prefill_tile *tile)
+{
+    bool any = !w->bias_rules.values, zero;
+    tile->biased = false;
+    for (uint32_t r = 0; w->bias_rules.values && r < w->rows; r++) {
+        float *values = prefill_values(w, r);
+        if (r > 0 && values == prefill_values(w, r - 1))
+            continue;
+        const uint64_t seen = bias_fill(&w->bias_rules, &w->bias[r], tile->base, tile->from, tile->to,
+                                        w->work->kv_len, values, &zero);
+        any |= (seen & tile->present) != 0;
+        tile->biased |= !zero;
+    }
+    for (uint32_t r = 0; w->bias_rules.distance && r < w->padded; r++)
+        w->alibi->distance[r] = (float)((int64_t)tile->base - w->alibi->anchor[r]);
+    return any;
+}
+
 /* Opens the tile at `base`; false if no row sees any key of it. */
-static bool prefill_open_tile(const struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
+static bool prefill_open_tile(struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
 {
     const int32_t first = (int32_t)base;
     const int32_t end = w->to - base < CPU_TILE_KEYS ? (int32_t)w->to : (int32_t)(base + CPU_TILE_KEYS);
@@ -135,41 +212,60 @@ static bool prefill_open_tile(const struct prefill_block *w, uint32_t base, stru
     tile->from = (uint32_t)(from - first);
     tile->to = (uint32_t)(to - first);
     tile->unmasked = every_from <= from && every_to >= to;
-    tile->present = ~UINT64_C(0);
-    cpu_walk(w->run, w->work->seq, base, tile->to, &tile->keys);
-    for (uint32_t i = tile->from; i < tile->to && tile->keys.has_invalid; i++) {
-        if (tile->keys.k[i] < 0) {
-            tile->present &= ~(UINT64_C(1) << i);
-            tile->unmasked = false;
-        }
-    }
-    return true;
+    cpu_find_keys(w->run, w->work, base, tile->to, &tile->keys);
+    tile->present = tile->keys.present;
+    if ((~tile->present & (~UINT64_C(0) >> (CPU_TILE_KEYS - tile->to)) & (~UINT64_C(0) << tile->from)) != 0)
+        tile->unmasked = false;
+    return prefill_open_bias(w, tile);
 }
+
+/* Copies a vector that lies in pieces of `x` elements. */
+static void join(const char *from, const struct cpu_cache *cache, uint32_t size, uint32_t dim, char *to)
+{
+    if (cache->x == 1 && size == 2) {
+        for (uint32_t d = 0; d < dim; d++, from += cache->x_stride)
+            memcpy(to + 2 * (size_t)d, from, 2);
+        return;
+    }
+    for (uint32_t d = 0; d < dim; d += cache->x, from += cache->x_stride)
+        memcpy(to + (size_t)d * size, from, (size_t)(dim - d < cache->x ? dim - d : cache->x) * size);
+}
+
+/* One side of a cache, and the new rows beside it. */
+struct stage_side {
+    const struct cpu_cache *cached, *new_rows;
+    const int64_t *offsets, *scales;
+    enum vec_type type;
+    uint32_t dim, stride;
+};
 
 /* Stages keys or values of a tile, zeros for keys that do not exist. True if some element is not finite. */
-INLINE bool stage(enum vec_type type, const struct cpu_cache *cache, uint32_t head, const int64_t *offsets,
-                  const struct prefill_tile *tile, uint32_t dim, float *to, uint32_t stride)
+static bool stage(const struct prefill_block *w, const struct prefill_tile *tile,
+                  const struct stage_side *side, float *to)
 {
-    const char *base = cache->base + (int64_t)head * cache->head_stride;
+    const convert_fn convert = convert_table[side->type];
+    const struct cpu_cache *cache = side->cached;
+    const bool scaled = cpu_has_scales(w->run);
+    const float gain = vec_gain(side->type);
     vec not_finite = vec_zero();
     for (uint32_t i = tile->from; i < tile->to; i++) {
-        float *row = to + (size_t)i * stride;
-        if (tile->present >> i & 1)
-            not_finite = vec_add(not_finite, vec_convert(type, base + offsets[i], dim, vec_set(1), row));
-        else
-            memset(row, 0, dim * sizeof *row);
+        float *row = to + (size_t)i * side->stride, factor = gain;
+        const struct cpu_cache *from = i < tile->keys.first_new ? cache : side->new_rows;
+        const char *vector = cache->base + side->offsets[i] + (int64_t)w->head * from->head_stride;
+        if ((tile->present >> i & 1) == 0) {
+            memset(row, 0, side->dim * sizeof *row);
+            continue;
+        }
+        if (scaled)
+            factor *=
+                cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, &tile->keys, i, w->head);
+        if (from->x != 0 && from->x < side->dim) {
+            join(vector, from, vec_size(side->type), side->dim, w->vector);
+            vector = w->vector;
+        }
+        not_finite = vec_add(not_finite, convert(vector, side->dim, vec_set(factor), row));
     }
     return vec_any_nan(not_finite);
-}
-
-static bool stage_any(uint32_t type, const struct cpu_cache *cache, uint32_t head, const int64_t *offsets,
-                      const struct prefill_tile *tile, uint32_t dim, float *to, uint32_t stride)
-{
-    if (type == VEC_F32)
-        return stage(VEC_F32, cache, head, offsets, tile, dim, to, stride);
-    if (type == VEC_F16)
-        return stage(VEC_F16, cache, head, offsets, tile, dim, to, stride);
-    return stage(VEC_BF16, cache, head, offsets, tile, dim, to, stride);
 }
 
 /* Masks, for a vector of query rows from r on, the scores of keys that they do not see. */
@@ -185,6 +281,39 @@ static void columns_mask(const struct prefill_block *w, uint32_t r, const struct
     }
 }
 
+/* Adds ALiBi to the scores of a vector of query rows from r on. */
+static void columns_alibi(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
+{
+    const vec high = vec_load_f32(w->alibi->high + r), low = vec_load_f32(w->alibi->low + r);
+    const vec distance = vec_load_f32(w->alibi->distance + r);
+    const vec_bool folded = vec_less(vec_zero(), vec_load_f32(w->alibi->folded + r));
+    for (uint32_t i = tile->from; i < tile->to; i++) {
+        float *s = w->score + (size_t)i * KEY_STRIDE + r;
+        const vec d = vec_add(distance, vec_set((float)i));
+        vec_store(s, bias_alibi(vec_load_f32(s), high, low, vec_select(folded, vec_abs(d), d)));
+    }
+}
+
+/* Adds values, which rows have side by side, to the scores of a vector of query rows from r on. */
+static void columns_values(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
+{
+    const vec factor = vec_load_f32(w->factor + r);
+    for (uint32_t i = tile->from - tile->from % VEC_LANES; i < tile->to; i += VEC_LANES) {
+        vec a[VEC_LANES];
+        UNROLL
+        for (uint32_t j = 0; j < VEC_LANES; j++) {
+            const uint32_t row = r + j < w->rows ? r + j : w->rows - 1;
+            a[j] = vec_load_f32(prefill_values(w, row) + i);
+        }
+        vec_transpose(a);
+        UNROLL
+        for (uint32_t j = 0; j < VEC_LANES; j++) {
+            float *s = w->score + (size_t)(i + j) * KEY_STRIDE + r;
+            vec_store(s, bias_add(vec_load_f32(s), a[j], factor));
+        }
+    }
+}
+
 /* Turns the scores of a vector of query rows, from r on, into weights. */
 static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
@@ -195,6 +324,10 @@ static void columns_softmax(struct prefill_block *w, uint32_t r, const struct pr
         for (uint32_t i = 0; i < n; i++)
             vec_store(s + i * KEY_STRIDE, vec_mul(vec_tanh(vec_load_f32(s + i * KEY_STRIDE)), cap));
     }
+    if (w->bias_rules.distance)
+        columns_alibi(w, r, tile);
+    if (tile->biased)
+        columns_values(w, r, tile);
     if (!tile->unmasked)
         columns_mask(w, r, tile);
 
@@ -235,33 +368,50 @@ static void prefill_pv(const struct prefill_block *w, const struct prefill_tile 
     }
 }
 
+/* Whether row r sees key base + i of a tile. */
+static bool prefill_sees(const struct prefill_block *w, const struct prefill_tile *tile, uint32_t r,
+                         uint32_t i)
+{
+    const int32_t key = (int32_t)(tile->base + i);
+    return (tile->present >> i & 1) != 0 && key >= w->lo[r] && key < w->hi[r] &&
+           !(tile->biased && prefill_values(w, r)[i] == -INFINITY);
+}
+
 /* The same row by row, over the keys that each sees: 0 times a NaN or infinity of another key would not be 0.
  */
 static void prefill_pv_by_row(const struct prefill_block *w, const struct prefill_tile *tile)
 {
     for (uint32_t r = 0; r < w->rows; r++) {
-        const int32_t lo = w->lo[r] - (int32_t)tile->base, hi = w->hi[r] - (int32_t)tile->base;
-        const uint32_t to = hi < (int32_t)tile->to ? (uint32_t)(hi > 0 ? hi : 0) : tile->to;
-        const uint32_t from = lo < (int32_t)tile->from ? tile->from : (uint32_t)lo < to ? (uint32_t)lo : to;
-        for (uint32_t d = 0; d < w->dim_vo; d += SUM_DIMS)
-            rows_sums(1, from < to ? to - from : 0, w->score + (size_t)from * KEY_STRIDE + r,
-                      w->v + (size_t)from * w->o_stride + d, w->o_stride, w->correction + r, w->span_empty,
-                      w->span + (size_t)r * w->o_stride + d, w->o_stride);
+        const vec factor = vec_set(w->correction[r]);
+        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES) {
+            float *o = w->span + (size_t)r * w->o_stride + d;
+            vec sum = vec_zero();
+            for (uint32_t i = tile->from; i < tile->to; i++) {
+                if (prefill_sees(w, tile, r, i))
+                    sum = vec_fma(vec_broadcast(w->score + (size_t)i * KEY_STRIDE + r),
+                                  vec_load_f32(w->v + (size_t)i * w->o_stride + d), sum);
+            }
+            vec_store(o, w->span_empty ? sum : vec_fma(vec_load_f32(o), factor, sum));
+        }
     }
 }
 
 static void prefill_one_tile(struct prefill_block *w, const struct prefill_tile *tile)
 {
     const struct cpu_run *run = w->run;
-    stage_any(w->k_type, &run->k, w->head, tile->keys.k, tile, w->dim, w->k, w->k_stride);
-    const bool non_finite =
-        stage_any(w->v_type, &run->v, w->head, tile->keys.v, tile, w->dim_vo, w->v, w->o_stride);
+    const struct cpu_keys *keys = &tile->keys;
+    const struct stage_side k = {&run->k,   &run->k_new, keys->k,    keys->k_scale,
+                                 w->k_type, w->dim,      w->k_stride};
+    const struct stage_side v = {&run->v,   &run->v_new, keys->v,    keys->v_scale,
+                                 w->v_type, w->dim_vo,   w->o_stride};
+    stage(w, tile, &k, w->k);
+    const bool non_finite = stage(w, tile, &v, w->v);
     for (uint32_t r = 0; r < w->padded; r += PANEL_ROWS)
         panel_scores_tile(w->k, w->k_stride, tile->from, tile->to,
                           w->q + (size_t)(r / PANEL_ROWS) * w->q_panel, w->dim, w->score + r);
     for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
         columns_softmax(w, r, tile);
-    if (non_finite && !tile->unmasked)
+    if (non_finite && (tile->biased || !tile->unmasked))
         prefill_pv_by_row(w, tile);
     else
         prefill_pv(w, tile);
@@ -297,7 +447,7 @@ static void prefill_epilogue(const struct prefill_block *w)
             vec_store(o + d, vec_mul(vec_load_f32(o + d), inverse));
         const uint32_t at = w->first + r;
         cpu_epilogue(w->run, w->work, at / group, w->head * group + at % group, o,
-                     row_lse(w->m_total[r], w->l_total[r]));
+                     row_lse(w->m_total[r], w->l_total[r], w->bias_rules.distance ? w->alibi->base[r] : 0));
     }
 }
 
@@ -325,6 +475,8 @@ static void prefill_work(const struct cpu_run *run, const struct attn_work_item 
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
+    w.bias_rules = bias_rules_of(run);
+    w.value_rows = w.bias_rules.by_head ? 1 : run->group;
 
     const uint32_t rows = work->tokens * run->group;
     for (uint32_t h = 0; h < work->kv_heads; h++) {

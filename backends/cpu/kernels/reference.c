@@ -20,9 +20,7 @@
 struct row {
     uint32_t t, h;
     uint32_t lo, hi;
-    int64_t position;
-    double slope;
-    struct cpu_mask mask;
+    struct cpu_bias bias;
     double max;
     double l_span, l_total;
     float *q, *tile, *span, *total;
@@ -104,77 +102,49 @@ static void begin_row(const struct row_block *block, struct row *row, uint32_t i
     row->h = block->head * run->group + index % run->group;
     row->max = -(double)INFINITY;
     row->l_span = row->l_total = 0;
-    row->position = cpu_position(run, block->work, row->t);
-    row->slope = run->slopes != NULL ? (double)run->slopes[row->h] : 0;
     cpu_visible(run, block->work, row->t, &row->lo, &row->hi);
-    cpu_mask_init(run, block->work, row->t, row->h, &row->mask);
+    cpu_bias_init(run, block->work, row->t, row->h, &row->bias);
     load_query(block, row);
     memset(row->span, 0, block->dim_vo * sizeof(float));
     memset(row->total, 0, block->dim_vo * sizeof(float));
 }
 
-/* The place of a key: byte offsets, and the indices of its scales. */
-struct place {
-    int64_t k, v;
-    int64_t outer, token;
-};
-
-/* Converts one head's key or value and applies its scale. */
-static void load_head(const struct cpu_cache *cache, uint32_t head, int64_t at, const struct place *place,
-                      float *to, uint32_t dim)
+/* Converts a key or value, which lies at `from`, and applies its scale. */
+static void load_vector(const struct cpu_cache *cache, const char *from, float scale, float *to, uint32_t dim)
 {
-    const char *from = cache->base + at + head * cache->head_stride;
     uint32_t x = cache->x != 0 && cache->x < dim ? cache->x : dim;
 
     for (uint32_t d = 0; d < dim; d += x, from += cache->x_stride)
         cpu_load(cache->dtype, to + d, from, dim - d < x ? dim - d : x);
-    if (cache->scale.base != NULL)
-        multiply(to, dim, cpu_scale_at(&cache->scale, place->outer, place->token, head));
-}
-
-static void load_key(struct row_block *block, uint32_t key, const struct cpu_cache *k,
-                     const struct cpu_cache *v, const struct place *place)
-{
-    struct tile *tile = &block->tile;
-
-    load_head(k, block->head, place->k, place, tile->k + (size_t)tile->count * block->dim, block->dim);
-    if (tile->v != tile->k)
-        load_head(v, block->head, place->v, place, tile->v + (size_t)tile->count * block->dim_vo,
-                  block->dim_vo);
-    tile->key[tile->count++] = key;
+    multiply(to, dim, scale);
 }
 
 /* Converts those of the keys [first, end) that are in valid blocks. */
 static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = block->run;
-    const struct attn_work_item *work = block->work;
-    uint32_t first_new = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX;
-    uint32_t cached = end < first_new ? end : first_new;
-    bool scaled = run->k.scale.base != NULL || run->v.scale.base != NULL;
-    struct place place = {0};
+    const bool scaled = cpu_has_scales(run);
+    struct tile *tile = &block->tile;
     struct cpu_keys keys;
 
-    block->tile.count = 0;
-    if (first < cached)
-        cpu_walk(run, work->seq, first, cached - first, &keys);
-    for (uint32_t key = first; key < cached; key++) {
-        if (keys.k[key - first] == -1 && keys.has_invalid)
+    tile->count = 0;
+    cpu_find_keys(run, block->work, first, end - first, &keys);
+    for (uint32_t i = 0; i < end - first; i++) {
+        const bool is_new = i >= keys.first_new;
+        const struct cpu_cache *k = is_new ? &run->k_new : &run->k, *v = is_new ? &run->v_new : &run->v;
+        const uint32_t head = block->head;
+        if ((keys.present >> i & 1) == 0)
             continue;
-        place.k = keys.k[key - first];
-        place.v = keys.v[key - first];
-        if (scaled)
-            cpu_locate(run, work->seq, key, &place.outer, &place.token);
-        if (run->problem->kv_source == ATTN_KV_NEW)
-            place.outer = work->seq;
-        load_key(block, key, &run->k, &run->v, &place);
-    }
-    for (uint32_t key = first > first_new ? first : first_new; key < end; key++) {
-        place.outer = work->seq;
-        place.token = (int64_t)work->first_token - work->q_index + (key - first_new);
-        place.k = place.token * run->k_new.token_stride;
-        place.v = place.token * run->v_new.token_stride;
-        load_key(block, key, &run->k_new, &run->v_new, &place);
+        load_vector(k, run->k.base + keys.k[i] + head * k->head_stride,
+                    scaled ? cpu_key_scale(&run->k.scale, &run->k_new.scale, keys.k_scale, &keys, i, head)
+                           : 1,
+                    tile->k + (size_t)tile->count * block->dim, block->dim);
+        if (tile->v != tile->k)
+            load_vector(v, run->v.base + keys.v[i] + head * v->head_stride,
+                        scaled ? cpu_key_scale(&run->v.scale, &run->v_new.scale, keys.v_scale, &keys, i, head)
+                               : 1,
+                        tile->v + (size_t)tile->count * block->dim_vo, block->dim_vo);
+        tile->key[tile->count++] = first + i;
     }
 }
 
@@ -191,41 +161,6 @@ static double score(const struct row_block *block, const float *q, const float *
         sum[0] += (double)q[d] * (double)k[d];
     double s = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * (double)block->run->scale;
     return cap > 0 ? cap * tanh(s / cap) : s;
-}
-
-/* The position of a key for ALiBi; with a square mask, that of its own query. */
-static double key_position(const struct row_block *block, const struct row *row, uint32_t key, bool covered)
-{
-    const struct cpu_run *run = block->run;
-    uint64_t first = block->work->first_token - block->work->q_index;
-    int64_t position = attn__cp_position(&run->shard, key);
-
-    if (!covered || !row->mask.square || run->positions == NULL)
-        return (double)position;
-    return (double)attn__position(run->positions, run->position_dtype,
-                                  first + (uint64_t)(position - row->mask.first));
-}
-
-/* Whether a row sees a key, and what is added to its score. */
-static bool sees(const struct row_block *block, const struct row *row, uint32_t key, double *bias)
-{
-    uint32_t alibi = block->run->problem->alibi;
-    bool covered;
-
-    if (!cpu_mask_sees(&row->mask, key, &covered, bias))
-        return false;
-    if (block->run->slopes == NULL)
-        return true;
-    if (alibi == ATTN_ALIBI_MASK) {
-        *bias *= row->slope;
-        return true;
-    }
-    /* In double, which represents all positions exactly. */
-    double difference = key_position(block, row, key, covered) - (double)row->position;
-    if (alibi == ATTN_ALIBI_DISTANCE && difference > 0)
-        difference = -difference;
-    *bias += row->slope * difference;
-    return true;
 }
 
 /* Raises the row max and rescales the sums. */
@@ -254,7 +189,7 @@ static void add_tile(const struct row_block *block, struct row *row)
     while (end > begin && tile->key[end - 1] >= row->hi)
         end--;
     for (uint32_t i = begin; i < end; i++) {
-        if (!sees(block, row, tile->key[i], &bias))
+        if (!cpu_bias_of_key(&row->bias, tile->key[i], &bias))
             continue;
         s[count] = score(block, row->q, tile->k + (size_t)i * block->dim) + bias;
         tile_max = s[count] > tile_max ? s[count] : tile_max;

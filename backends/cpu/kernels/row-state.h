@@ -17,6 +17,13 @@ INLINE float *take_floats(float *scratch, size_t *used, size_t count)
     return scratch != NULL ? scratch + at : NULL;
 }
 
+/* The same for `count` objects of `size` bytes, which may hold pointers. */
+INLINE void *take_objects(float *scratch, size_t *used, size_t count, size_t size)
+{
+    *used += *used % 2;
+    return take_floats(scratch, used, (count * size + sizeof(float) - 1) / sizeof(float));
+}
+
 /* What a query is multiplied with: softmax_scale, and what makes scores units of log2 or of the soft cap. */
 INLINE float query_factor(const struct cpu_run *run)
 {
@@ -30,22 +37,50 @@ INLINE float query_cap(const struct cpu_run *run)
     return (float)((double)run->softcap * LOG2E);
 }
 
-/* All columns of batch row `row` and query head h as f32, times `factor`. */
-INLINE void query_convert(const struct cpu_run *run, int64_t row, uint32_t h, vec factor, float *to)
+/* Rows of each type to f32: vec_convert as a function of its own. */
+typedef vec (*convert_fn)(const char *src, uint32_t n, vec factor, float *dst);
+
+#define CONVERT_OF(name, type)                                                                               \
+    static vec convert_##name(const char *src, uint32_t n, vec factor, float *dst)                           \
+    {                                                                                                        \
+        return vec_convert(type, src, n, factor, dst);                                                       \
+    }
+CONVERT_OF(f32, VEC_F32)
+CONVERT_OF(f16, VEC_F16)
+CONVERT_OF(bf16, VEC_BF16)
+CONVERT_OF(int8, VEC_INT8)
+CONVERT_OF(e4m3, VEC_E4M3)
+CONVERT_OF(e5m2, VEC_E5M2)
+CONVERT_OF(e4m3fnuz, VEC_E4M3FNUZ)
+CONVERT_OF(e5m2fnuz, VEC_E5M2FNUZ)
+
+static const convert_fn convert_table[VEC_TYPES] = {convert_f32,      convert_f16,     convert_bf16,
+                                                    convert_int8,     convert_e4m3,    convert_e5m2,
+                                                    convert_e4m3fnuz, convert_e5m2fnuz};
+
+/* All columns of the work item's query token t and query head h as f32, times `factor`. */
+static void query_convert(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t,
+                          uint32_t h, float factor, float *to)
 {
     const enum vec_type type = vec_type_of(run->problem->q_dtype);
     const uint32_t dim = run->problem->head_dim;
     const uint32_t first = run->q_rope != NULL ? run->problem->head_dim_vo : dim;
-    vec_convert(type, run->q + row * run->q_token + (int64_t)h * run->q_head, first, factor, to);
+    const int64_t row = (int64_t)work->first_token + t;
+    const float scale = cpu_scale_at(&run->q_scale, work->seq, row, h / run->q_scale_group) * vec_gain(type);
+    const vec all = vec_set(factor * scale);
+    convert_table[type](run->q + row * run->q_token + (int64_t)h * run->q_head, first, all, to);
     if (first < dim)
-        vec_convert(type, run->q_rope + row * run->q_rope_token + (int64_t)h * run->q_rope_head, dim - first,
-                    factor, to + first);
+        convert_table[type](run->q_rope + row * run->q_rope_token + (int64_t)h * run->q_rope_head,
+                            dim - first, all, to + first);
 }
 
-/* Natural log-sum-exp from a row max in units of log2 and the sum of the weights; -inf if both say "none". */
-INLINE float row_lse(float row_max, float sum)
+/*
+ * Natural log-sum-exp from a row max in units of log2, the sum of the weights, and what was left out of all
+ * scores; -inf if the first two say "none".
+ */
+INLINE float row_lse(float row_max, float sum, double base)
 {
-    return (float)((double)row_max * LN2 + log((double)sum));
+    return (float)((double)row_max * LN2 + log((double)sum) + base);
 }
 
 #endif

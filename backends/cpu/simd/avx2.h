@@ -10,8 +10,9 @@
 
 #include "base.h"
 
-/* f32 lanes of a vector. */
-#define VEC_LANES 8u
+/* f32 lanes of a vector, and vectors that a kernel may hold. */
+#define VEC_LANES     8u
+#define VEC_REGISTERS 16u
 
 typedef __m256 vec;
 typedef __m256i vec_int;
@@ -44,11 +45,50 @@ INLINE void vec_store(float *p, vec x)
     _mm256_storeu_ps(p, x);
 }
 
-/* VEC_LANES elements at p as f32. */
+/* Eight codes of e4m3 or e4m3fnuz as f16 with the same bits of exponent and fraction; NaN for NaN. */
+INLINE __m128i vec_e4m3_as_f16(enum vec_type type, __m128i codes)
+{
+    const __m128i wide = _mm_cvtepi8_epi16(codes);
+    const __m128i x = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16((int16_t)0xbf80));
+    if (type == VEC_E4M3FNUZ)
+        return _mm_or_si128(x, _mm_cmpeq_epi16(wide, _mm_set1_epi16(-128)));
+    const __m128i largest = _mm_set1_epi16(0x3f80);
+    return _mm_or_si128(x, _mm_cmpeq_epi16(_mm_and_si128(x, largest), largest));
+}
+
+/* Eight codes of e5m2fnuz, whose largest numbers f16 does not have. */
+INLINE vec vec_from_e5m2fnuz(__m128i codes)
+{
+    const __m256i wide = _mm256_cvtepi8_epi32(codes);
+    const __m256i size = _mm256_and_si256(wide, _mm256_set1_epi32(0x7f));
+    const __m256i whole = _mm256_add_epi32(_mm256_slli_epi32(size, 21), _mm256_set1_epi32(111 << 23));
+    const __m256 small = _mm256_mul_ps(_mm256_cvtepi32_ps(size), _mm256_set1_ps(0x1p-17f));
+    const __m256 is_small = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(4), size));
+    const __m256 x = _mm256_blendv_ps(_mm256_castsi256_ps(whole), small, is_small);
+    const __m256i nan = _mm256_cmpeq_epi32(wide, _mm256_set1_epi32(-128));
+    const __m256i sign = _mm256_and_si256(wide, _mm256_set1_epi32(INT32_MIN));
+    return _mm256_or_ps(x, _mm256_castsi256_ps(_mm256_or_si256(sign, nan)));
+}
+
+INLINE vec vec_load8(enum vec_type type, const char *p)
+{
+    const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    if (type == VEC_INT8)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+    if (type == VEC_E5M2)
+        return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), codes));
+    if (type == VEC_E5M2FNUZ)
+        return vec_from_e5m2fnuz(codes);
+    return _mm256_cvtph_ps(vec_e4m3_as_f16(type, codes));
+}
+
+/* VEC_LANES elements at p as f32, divided by the gain of the type. */
 INLINE vec vec_load(enum vec_type type, const char *p)
 {
     if (type == VEC_F32)
         return _mm256_loadu_ps((const float *)(const void *)p);
+    if (vec_size(type) == 1)
+        return vec_load8(type, p);
     const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
     if (type == VEC_F16)
         return _mm256_cvtph_ps(x);

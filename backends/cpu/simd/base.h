@@ -15,20 +15,53 @@
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL _Pragma("GCC unroll 32")
 #endif
 
 /* Element types as small constants, so that a kernel can be instantiated for each. */
-enum vec_type { VEC_F32 = 0, VEC_F16 = 1, VEC_BF16 = 2, VEC_TYPES = 3 };
+enum vec_type {
+    VEC_F32 = 0,
+    VEC_F16 = 1,
+    VEC_BF16 = 2,
+    VEC_INT8 = 3,
+    VEC_E4M3 = 4,
+    VEC_E5M2 = 5,
+    VEC_E4M3FNUZ = 6,
+    VEC_E5M2FNUZ = 7,
+    VEC_TYPES = 8
+};
 
 INLINE enum vec_type vec_type_of(uint32_t dtype)
 {
-    return dtype == ATTN_F32 ? VEC_F32 : dtype == ATTN_F16 ? VEC_F16 : VEC_BF16;
+    switch (dtype) {
+    case ATTN_F32:
+        return VEC_F32;
+    case ATTN_F16:
+        return VEC_F16;
+    case ATTN_BF16:
+        return VEC_BF16;
+    case ATTN_INT8:
+        return VEC_INT8;
+    case ATTN_E4M3:
+        return VEC_E4M3;
+    case ATTN_E5M2:
+        return VEC_E5M2;
+    case ATTN_E4M3FNUZ:
+        return VEC_E4M3FNUZ;
+    default:
+        return VEC_E5M2FNUZ;
+    }
 }
 
 INLINE uint32_t vec_size(enum vec_type type)
 {
-    return type == VEC_F32 ? 4 : 2;
+    return type == VEC_F32 ? 4 : type <= VEC_BF16 ? 2 : 1;
+}
+
+/* Codes of e4m3 are loaded as the f16 with the same exponent bits: what their numbers are times as large. */
+INLINE float vec_gain(enum vec_type type)
+{
+    return type == VEC_E4M3 ? 256 : type == VEC_E4M3FNUZ ? 128 : 1;
 }
 
 #endif

@@ -26,6 +26,9 @@ INLINE uint32_t vec_offset(uint32_t i, uint32_t n)
     return VEC_LANES * (i + 1) <= n ? VEC_LANES * i : n - VEC_LANES;
 }
 
+/* The number of each lane. */
+static const float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 /* n elements rounded up to whole vectors. */
 INLINE uint32_t vec_padded(uint32_t n)
 {
@@ -83,7 +86,8 @@ INLINE vec vec_tanh(vec x)
     return vec_select(vec_less(a, vec_set(0.625f)), small, vec_signed(q, x));
 }
 
-/* A row of n elements to f32 at dst, times `factor`. Returns 0 in lanes that saw finite elements only. */
+/* A row of n elements, divided by the type's gain and times `factor`, to f32 at dst. Returns 0 in lanes where
+ * all results are finite. */
 INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec factor, float *dst)
 {
     vec probe = vec_zero();
@@ -91,16 +95,16 @@ INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec fact
         char padded[VEC_LANES * sizeof(float)] = {0};
         float converted[VEC_LANES];
         memcpy(padded, src, (size_t)n * vec_size(type));
-        const vec x = vec_load(type, padded);
-        vec_store(converted, vec_mul(x, factor));
+        const vec x = vec_mul(vec_load(type, padded), factor);
+        vec_store(converted, x);
         memcpy(dst, converted, n * sizeof *dst);
         return vec_mul(x, probe);
     }
     for (uint32_t i = 0; i < vec_count(n); i++) {
         const uint32_t at = vec_offset(i, n);
-        const vec x = vec_load(type, src + (size_t)at * vec_size(type));
+        const vec x = vec_mul(vec_load(type, src + (size_t)at * vec_size(type)), factor);
         probe = vec_fma(x, vec_zero(), probe);
-        vec_store(dst + at, vec_mul(x, factor));
+        vec_store(dst + at, x);
     }
     return probe;
 }

@@ -10,8 +10,9 @@
 
 #include "base.h"
 
-/* f32 lanes of a vector. */
-#define VEC_LANES 8u
+/* f32 lanes of a vector, and vectors that a kernel may hold. */
+#define VEC_LANES     8u
+#define VEC_REGISTERS 16u
 
 typedef struct {
     float32x4_t lo, hi;
@@ -51,18 +52,62 @@ INLINE void vec_store(float *p, vec x)
     vst1q_f32(p + 4, x.hi);
 }
 
-/* VEC_LANES elements at p, which needs no alignment, as f32. */
+/* f16 as f32. */
+INLINE vec vec_from_f16(uint16x8_t x)
+{
+    const float16x8_t h = vreinterpretq_f16_u16(x);
+    return (vec){vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)};
+}
+
+/* Eight codes of e4m3 or e4m3fnuz as f16 with the same bits of exponent and fraction; NaN for NaN. */
+INLINE uint16x8_t vec_e4m3_as_f16(enum vec_type type, int8x8_t codes)
+{
+    const int16x8_t wide = vmovl_s8(codes);
+    const uint16x8_t x = vandq_u16(vreinterpretq_u16_s16(vshlq_n_s16(wide, 7)), vdupq_n_u16(0xbf80));
+    if (type == VEC_E4M3FNUZ)
+        return vorrq_u16(x, vceqq_s16(wide, vdupq_n_s16(-128)));
+    const uint16x8_t largest = vdupq_n_u16(0x3f80);
+    return vorrq_u16(x, vceqq_u16(vandq_u16(x, largest), largest));
+}
+
+/* Four codes of e5m2fnuz, whose largest numbers f16 does not have. */
+INLINE float32x4_t vec4_from_e5m2fnuz(int32x4_t wide)
+{
+    const int32x4_t size = vandq_s32(wide, vdupq_n_s32(0x7f));
+    const float32x4_t whole = vreinterpretq_f32_s32(vaddq_s32(vshlq_n_s32(size, 21), vdupq_n_s32(111 << 23)));
+    const float32x4_t small = vmulq_f32(vcvtq_f32_s32(size), vdupq_n_f32(0x1p-17f));
+    const float32x4_t x = vbslq_f32(vcltq_s32(size, vdupq_n_s32(4)), small, whole);
+    const uint32x4_t nan = vceqq_s32(wide, vdupq_n_s32(-128));
+    const uint32x4_t sign = vandq_u32(vreinterpretq_u32_s32(wide), vdupq_n_u32(UINT32_C(1) << 31));
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(x), vorrq_u32(sign, nan)));
+}
+
+INLINE vec vec_load8(enum vec_type type, const char *p)
+{
+    const int8x8_t codes = vld1_s8((const int8_t *)p);
+    if (type == VEC_E4M3 || type == VEC_E4M3FNUZ)
+        return vec_from_f16(vec_e4m3_as_f16(type, codes));
+    if (type == VEC_E5M2)
+        return vec_from_f16(vshlq_n_u16(vmovl_u8(vreinterpret_u8_s8(codes)), 8));
+    const int16x8_t wide = vmovl_s8(codes);
+    const int32x4_t lo = vmovl_s16(vget_low_s16(wide)), hi = vmovl_high_s16(wide);
+    if (type == VEC_INT8)
+        return (vec){vcvtq_f32_s32(lo), vcvtq_f32_s32(hi)};
+    return (vec){vec4_from_e5m2fnuz(lo), vec4_from_e5m2fnuz(hi)};
+}
+
+/* VEC_LANES elements at p, which needs no alignment, as f32, divided by the gain of the type. */
 INLINE vec vec_load(enum vec_type type, const char *p)
 {
+    if (vec_size(type) == 1)
+        return vec_load8(type, p);
     if (type == VEC_F32) {
         const uint8_t *bytes = (const uint8_t *)p;
         return (vec){vreinterpretq_f32_u8(vld1q_u8(bytes)), vreinterpretq_f32_u8(vld1q_u8(bytes + 16))};
     }
     const uint16x8_t x = vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)p));
-    if (type == VEC_F16) {
-        const float16x8_t h = vreinterpretq_f16_u16(x);
-        return (vec){vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)};
-    }
+    if (type == VEC_F16)
+        return vec_from_f16(x);
     return (vec){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(x), 16)),
                  vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
 }
