@@ -39,12 +39,12 @@ static bool bias_has_values(const struct attn_problem *problem)
     return problem->mask != ATTN_MASK_NONE || (problem->cp != 0 && problem->alibi != ATTN_ALIBI_NONE);
 }
 
-/* A factor in two parts, for what is multiplied with numbers of many bits. */
+/* ALiBi of a row. */
 struct bias_slope {
-    float high, low; /* in units of log2 */
-    int64_t anchor;  /* the key whose ALiBi is left out of scores and added to the LSE */
-    bool folded;     /* the distance has no sign */
-    double base;     /* ALiBi of the anchor */
+    float slope;    /* in units of log2 */
+    int64_t anchor; /* the key whose ALiBi is left out of scores and added to the LSE */
+    bool folded;    /* the distance has no sign */
+    double base;    /* ALiBi of the anchor */
 };
 
 /*
@@ -67,15 +67,14 @@ static struct bias_slope bias_slope_of(const struct cpu_run *run, const struct c
     else
         slope = -slope;
     out.base = out.folded ? 0 : slope * (double)(out.anchor - position);
-    out.high = (float)(slope * LOG2E);
-    out.low = (float)(slope * LOG2E - (double)out.high);
+    out.slope = (float)(slope * LOG2E);
     return out;
 }
 
 /* score + slope * distance, where distance is from the anchor. */
-INLINE vec bias_alibi(vec score, vec high, vec low, vec distance)
+INLINE vec bias_alibi(vec score, vec slope, vec_bool folded, vec distance)
 {
-    return vec_fma(high, distance, vec_fma(low, distance, score));
+    return vec_fma(slope, vec_select(folded, vec_abs(distance), distance), score);
 }
 
 /* The bits of VEC_LANES columns from bit `at` on. */

@@ -206,8 +206,8 @@ INLINE vec decode_scores(const struct decode_block *w, const struct score_rules 
         x = vec_mul(vec_tanh(x), vec_set(w->cap));
     if (rules->slope != NULL) {
         const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(lane_numbers));
-        x = bias_alibi(x, vec_set(rules->slope->high), vec_set(rules->slope->low),
-                       rules->slope->folded ? vec_abs(d) : d);
+        x = bias_alibi(x, vec_set(rules->slope->slope), vec_lanes(rules->slope->folded ? vec_all_lanes() : 0),
+                       d);
     }
     if (rules->values != NULL)
         x = bias_add(x, vec_load_f32(rules->values + i), vec_set(rules->factor));

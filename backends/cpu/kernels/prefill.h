@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Attention of many query rows (prefill, chunks, long drafts): a block of query rows of one kv head against
- * tiles of keys, which are staged with their values as dense f32 once for all rows.
+ * Attention of many query rows (prefill, chunks, long drafts): blocks of query rows of one kv head against
+ * tiles of keys, which are staged with their values as dense f32 once for all blocks.
  *
  * Scores are stored as score[key][row], so that row max, sums and masks are computed lane by lane and keys
  * need no transposition. A row's sums are staged: tile (registers), span, total. What a row is computed from,
@@ -15,6 +15,8 @@
 #include "bias.h"
 #include "prefill-micro.h"
 
+/* Blocks of a work item. */
+#define BLOCKS (CPU_PREFILL_ROWS / BLOCK_ROWS)
 /* Padding of staged keys and values, in floats, so that their distance is not a power of two. */
 #define STAGE_PAD 16u
 /* Distance of the values of two rows, in floats: no power of two. */
@@ -22,11 +24,11 @@
 
 /* ALiBi of the rows, in lanes: see struct bias_slope. */
 struct prefill_alibi {
-    float high[CPU_PREFILL_ROWS], low[CPU_PREFILL_ROWS];
-    float distance[CPU_PREFILL_ROWS]; /* from the anchor to the tile's first key */
-    float folded[CPU_PREFILL_ROWS];   /* 1: without its sign, or 0 */
-    int64_t anchor[CPU_PREFILL_ROWS];
-    double base[CPU_PREFILL_ROWS];
+    float slope[BLOCK_ROWS];
+    float distance[BLOCK_ROWS]; /* from the anchor to the tile's first key */
+    float folded[BLOCK_ROWS];   /* 1: without its sign, or 0 */
+    int64_t anchor[BLOCK_ROWS];
+    double base[BLOCK_ROWS];
 };
 
 /* State of one kv head and a block of query rows, numbered (token, query head of the group). */
@@ -41,27 +43,29 @@ struct prefill_block {
     float cap;         /* soft cap in units of log2, 0 = none */
     uint32_t from, to; /* [from, to) has all keys that some row sees */
     bool span_empty;   /* nothing was added to the span yet */
+    bool total_empty;  /* nor to the total */
     struct bias_rules bias_rules;
     uint32_t value_rows;         /* query heads of a token that have the same values */
     struct cpu_bias *bias;       /* of each row, if there are values */
     float *values;               /* see prefill_values; rows of VALUE_STRIDE */
     struct prefill_alibi *alibi; /* if ALiBi is added by distance */
-    char *vector;                /* one key or value in one piece, if they are in several */
-    float *q, *k, *v, *score, *span, *total;
-    float factor[CPU_PREFILL_ROWS];                       /* of a row's values */
-    float m[CPU_PREFILL_ROWS], m_total[CPU_PREFILL_ROWS]; /* row max in units of log2 */
-    float l[CPU_PREFILL_ROWS], l_total[CPU_PREFILL_ROWS]; /* row sums */
-    float correction[CPU_PREFILL_ROWS];                   /* factor of a row's span for this tile */
-    int32_t lo[CPU_PREFILL_ROWS], hi[CPU_PREFILL_ROWS];
+    float *q, *span, *total;
+    float *k, *v, *score;     /* of this tile; blocks share them */
+    char *vector;             /* one key or value in one piece, if they are in several; shared too */
+    float factor[BLOCK_ROWS]; /* of a row's values */
+    float m[BLOCK_ROWS], m_total[BLOCK_ROWS]; /* row max in units of log2 */
+    float l[BLOCK_ROWS], l_total[BLOCK_ROWS]; /* row sums */
+    float correction[BLOCK_ROWS];             /* factor of a row's span for this tile */
+    int32_t lo[BLOCK_ROWS], hi[BLOCK_ROWS];
 };
 
 /* One tile: entry i is key base + i; some row sees key base + from, some row base + to - 1. */
 struct prefill_tile {
     uint32_t base, from, to;
+    bool open;     /* some row may see a key of it */
     bool unmasked; /* every row sees all of [from, to), and all exist */
     bool biased;   /* some row has values to add, or hidden keys */
     uint64_t present;
-    struct cpu_keys keys;
 };
 
 static uint32_t staged_stride(uint32_t dim)
@@ -69,36 +73,53 @@ static uint32_t staged_stride(uint32_t dim)
     return (dim + SUM_DIMS - 1) / SUM_DIMS * SUM_DIMS + STAGE_PAD;
 }
 
-/* The block's shape, and its arrays in `scratch`, which may be NULL. Returns the bytes of the arrays. */
-static uint64_t prefill_lay_out(struct prefill_block *w, const struct attn_problem *problem, float *scratch)
+/* What blocks have of their own. */
+static void prefill_lay_out_block(struct prefill_block *w, const struct attn_problem *problem, float *scratch,
+                                  size_t *used)
 {
-    size_t used = 0;
     w->dim = problem->head_dim;
     w->dim_vo = problem->head_dim_vo;
     w->q_panel = vec_padded(w->dim) * PANEL_ROWS;
     w->k_stride = staged_stride(w->dim);
     w->o_stride = staged_stride(w->dim_vo);
-    w->q = take_floats(scratch, &used, (size_t)(CPU_PREFILL_ROWS / PANEL_ROWS) * w->q_panel);
-    w->k = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * w->k_stride);
-    w->v = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * w->o_stride);
-    w->score = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * KEY_STRIDE);
-    w->span = take_floats(scratch, &used, (size_t)CPU_PREFILL_ROWS * w->o_stride);
-    w->total = take_floats(scratch, &used, (size_t)CPU_PREFILL_ROWS * w->o_stride);
+    w->q = take_floats(scratch, used, (size_t)(BLOCK_ROWS / PANEL_ROWS) * w->q_panel);
+    w->span = take_floats(scratch, used, (size_t)BLOCK_ROWS * w->o_stride);
+    w->total = take_floats(scratch, used, (size_t)BLOCK_ROWS * w->o_stride);
     if (bias_has_values(problem)) {
-        w->bias = take_objects(scratch, &used, CPU_PREFILL_ROWS, sizeof *w->bias);
-        w->values = take_floats(scratch, &used, (size_t)(CPU_PREFILL_ROWS + 1) * VALUE_STRIDE);
+        w->bias = take_objects(scratch, used, BLOCK_ROWS, sizeof *w->bias);
+        w->values = take_floats(scratch, used, (size_t)(BLOCK_ROWS + 1) * VALUE_STRIDE);
     }
     if (problem->alibi != ATTN_ALIBI_NONE)
-        w->alibi = take_objects(scratch, &used, 1, sizeof *w->alibi);
+        w->alibi = take_objects(scratch, used, 1, sizeof *w->alibi);
+}
+
+/* The blocks' shape, and their arrays in `scratch`, which may be NULL. Returns the bytes of the arrays. */
+static uint64_t prefill_lay_out(struct prefill_block *blocks, const struct attn_problem *problem,
+                                float *scratch)
+{
+    size_t used = 0;
+    for (uint32_t b = 0; b < BLOCKS; b++)
+        prefill_lay_out_block(&blocks[b], problem, scratch, &used);
+    float *k = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * blocks->k_stride);
+    float *v = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * blocks->o_stride);
+    float *score = take_floats(scratch, &used, (size_t)CPU_TILE_KEYS * KEY_STRIDE);
+    char *vector = NULL;
     if (problem->layout == ATTN_PAGED_X)
-        w->vector = take_objects(scratch, &used, w->dim > w->dim_vo ? w->dim : w->dim_vo, sizeof(float));
+        vector = take_objects(scratch, &used, blocks->dim > blocks->dim_vo ? blocks->dim : blocks->dim_vo,
+                              sizeof(float));
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        blocks[b].k = k;
+        blocks[b].v = v;
+        blocks[b].score = score;
+        blocks[b].vector = vector;
+    }
     return used * sizeof(float);
 }
 
 static uint64_t prefill_scratch(const struct attn_problem *problem)
 {
-    struct prefill_block block;
-    return prefill_lay_out(&block, problem, NULL);
+    struct prefill_block blocks[BLOCKS];
+    return prefill_lay_out(blocks, problem, NULL);
 }
 
 /* What is added to the scores of row r; rows behind the last are like it. */
@@ -117,8 +138,7 @@ static void prefill_bias(struct prefill_block *w, uint32_t r)
     }
     if (w->bias_rules.distance) {
         const struct bias_slope slope = bias_slope_of(run, &bias, lo, hi);
-        w->alibi->high[r] = slope.high;
-        w->alibi->low[r] = slope.low;
+        w->alibi->slope[r] = slope.slope;
         w->alibi->folded[r] = slope.folded ? 1 : 0;
         w->alibi->anchor[r] = slope.anchor;
         w->alibi->base[r] = slope.base;
@@ -143,8 +163,7 @@ static void prefill_begin(struct prefill_block *w)
         w->m[r] = w->m_total[r] = -INFINITY;
         w->l[r] = w->l_total[r] = 0;
     }
-    w->span_empty = true;
-    memset(w->total, 0, sizeof *w->total * w->rows * w->o_stride);
+    w->span_empty = w->total_empty = true;
 }
 
 static void prefill_queries(const struct prefill_block *w)
@@ -191,8 +210,8 @@ static bool prefill_open_bias(struct prefill_block *w, struct prefill_tile *tile
     return any;
 }
 
-/* Opens the tile at `base`; false if no row sees any key of it. */
-static bool prefill_open_tile(struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
+/* Finds the keys of the tile at `base` that rows may see. */
+static void prefill_open_range(const struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
 {
     const int32_t first = (int32_t)base;
     const int32_t end = w->to - base < CPU_TILE_KEYS ? (int32_t)w->to : (int32_t)(base + CPU_TILE_KEYS);
@@ -207,16 +226,23 @@ static bool prefill_open_tile(struct prefill_block *w, uint32_t base, struct pre
         }
     }
     tile->base = base;
-    if (from >= to)
-        return false;
+    tile->open = from < to;
+    if (!tile->open)
+        return;
     tile->from = (uint32_t)(from - first);
     tile->to = (uint32_t)(to - first);
     tile->unmasked = every_from <= from && every_to >= to;
-    cpu_find_keys(w->run, w->work, base, tile->to, &tile->keys);
-    tile->present = tile->keys.present;
-    if ((~tile->present & (~UINT64_C(0) >> (CPU_TILE_KEYS - tile->to)) & (~UINT64_C(0) << tile->from)) != 0)
+}
+
+/* Opens a tile whose range is known. */
+static void prefill_open_tile(struct prefill_block *w, uint64_t present, struct prefill_tile *tile)
+{
+    if (!tile->open)
+        return;
+    tile->present = present;
+    if ((~present & (~UINT64_C(0) >> (CPU_TILE_KEYS - tile->to)) & (~UINT64_C(0) << tile->from)) != 0)
         tile->unmasked = false;
-    return prefill_open_bias(w, tile);
+    tile->open = prefill_open_bias(w, tile);
 }
 
 /* Copies a vector that lies in pieces of `x` elements. */
@@ -231,6 +257,16 @@ static void join(const char *from, const struct cpu_cache *cache, uint32_t size,
         memcpy(to + (size_t)d * size, from, (size_t)(dim - d < cache->x ? dim - d : cache->x) * size);
 }
 
+/* Widens the range of `all` to that of a tile. */
+static void prefill_widen(struct prefill_tile *all, const struct prefill_tile *tile)
+{
+    if (!tile->open)
+        return;
+    all->from = all->open && all->from < tile->from ? all->from : tile->from;
+    all->to = all->open && all->to > tile->to ? all->to : tile->to;
+    all->open = true;
+}
+
 /* One side of a cache, and the new rows beside it. */
 struct stage_side {
     const struct cpu_cache *cached, *new_rows;
@@ -240,7 +276,7 @@ struct stage_side {
 };
 
 /* Stages keys or values of a tile, zeros for keys that do not exist. True if some element is not finite. */
-static bool stage(const struct prefill_block *w, const struct prefill_tile *tile,
+static bool stage(const struct prefill_block *w, const struct prefill_tile *tile, const struct cpu_keys *keys,
                   const struct stage_side *side, float *to)
 {
     const convert_fn convert = convert_table[side->type];
@@ -250,15 +286,14 @@ static bool stage(const struct prefill_block *w, const struct prefill_tile *tile
     vec not_finite = vec_zero();
     for (uint32_t i = tile->from; i < tile->to; i++) {
         float *row = to + (size_t)i * side->stride, factor = gain;
-        const struct cpu_cache *from = i < tile->keys.first_new ? cache : side->new_rows;
+        const struct cpu_cache *from = i < keys->first_new ? cache : side->new_rows;
         const char *vector = cache->base + side->offsets[i] + (int64_t)w->head * from->head_stride;
-        if ((tile->present >> i & 1) == 0) {
+        if ((keys->present >> i & 1) == 0) {
             memset(row, 0, side->dim * sizeof *row);
             continue;
         }
         if (scaled)
-            factor *=
-                cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, &tile->keys, i, w->head);
+            factor *= cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, keys, i, w->head);
         if (from->x != 0 && from->x < side->dim) {
             join(vector, from, vec_size(side->type), side->dim, w->vector);
             vector = w->vector;
@@ -284,13 +319,13 @@ static void columns_mask(const struct prefill_block *w, uint32_t r, const struct
 /* Adds ALiBi to the scores of a vector of query rows from r on. */
 static void columns_alibi(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
-    const vec high = vec_load_f32(w->alibi->high + r), low = vec_load_f32(w->alibi->low + r);
+    const vec slope = vec_load_f32(w->alibi->slope + r);
     const vec distance = vec_load_f32(w->alibi->distance + r);
     const vec_bool folded = vec_less(vec_zero(), vec_load_f32(w->alibi->folded + r));
     for (uint32_t i = tile->from; i < tile->to; i++) {
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
         const vec d = vec_add(distance, vec_set((float)i));
-        vec_store(s, bias_alibi(vec_load_f32(s), high, low, vec_select(folded, vec_abs(d), d)));
+        vec_store(s, bias_alibi(vec_load_f32(s), slope, folded, d));
     }
 }
 
@@ -396,16 +431,22 @@ static void prefill_pv_by_row(const struct prefill_block *w, const struct prefil
     }
 }
 
-static void prefill_one_tile(struct prefill_block *w, const struct prefill_tile *tile)
+/* Stages a tile for all blocks. True if some value is not finite. */
+static bool prefill_stage(const struct prefill_block *w, const struct prefill_tile *tile,
+                          const struct cpu_keys *keys)
 {
     const struct cpu_run *run = w->run;
-    const struct cpu_keys *keys = &tile->keys;
     const struct stage_side k = {&run->k,   &run->k_new, keys->k,    keys->k_scale,
                                  w->k_type, w->dim,      w->k_stride};
     const struct stage_side v = {&run->v,   &run->v_new, keys->v,    keys->v_scale,
                                  w->v_type, w->dim_vo,   w->o_stride};
-    stage(w, tile, &k, w->k);
-    const bool non_finite = stage(w, tile, &v, w->v);
+    stage(w, tile, keys, &k, w->k);
+    return stage(w, tile, keys, &v, w->v);
+}
+
+/* A staged tile for one block. */
+static void prefill_one_tile(struct prefill_block *w, const struct prefill_tile *tile, bool non_finite)
+{
     for (uint32_t r = 0; r < w->padded; r += PANEL_ROWS)
         panel_scores_tile(w->k, w->k_stride, tile->from, tile->to,
                           w->q + (size_t)(r / PANEL_ROWS) * w->q_panel, w->dim, w->score + r);
@@ -428,13 +469,16 @@ static void prefill_close_span(struct prefill_block *w)
         const vec factor = vec_set(c);
         float *total = w->total + (size_t)r * w->o_stride;
         const float *span = w->span + (size_t)r * w->o_stride;
-        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
-            vec_store(total + d, vec_fma(vec_load_f32(total + d), factor, vec_load_f32(span + d)));
+        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES) {
+            const vec x = vec_load_f32(span + d);
+            vec_store(total + d, w->total_empty ? x : vec_fma(vec_load_f32(total + d), factor, x));
+        }
         w->l_total[r] = w->l_total[r] * c + w->l[r];
         w->m_total[r] = w->m[r];
         w->l[r] = 0;
     }
     w->span_empty = true;
+    w->total_empty = false;
 }
 
 static void prefill_epilogue(const struct prefill_block *w)
@@ -451,40 +495,75 @@ static void prefill_epilogue(const struct prefill_block *w)
     }
 }
 
-static void prefill_kv_loop(struct prefill_block *w)
+/* One tile for all blocks. */
+static void prefill_tile(struct prefill_block *blocks, uint32_t count, uint32_t base)
 {
-    struct prefill_tile tile;
-    prefill_begin(w);
-    prefill_queries(w);
-    for (uint32_t base = w->from - w->from % CPU_TILE_KEYS; base < w->to; base += CPU_TILE_KEYS) {
-        if (base % CPU_SPAN_KEYS == 0)
-            prefill_close_span(w);
-        if (prefill_open_tile(w, base, &tile))
-            prefill_one_tile(w, &tile);
+    struct prefill_tile tiles[BLOCKS], all = {.base = base};
+    struct cpu_keys keys;
+    for (uint32_t b = 0; b < count; b++) {
+        prefill_open_range(&blocks[b], base, &tiles[b]);
+        prefill_widen(&all, &tiles[b]);
     }
-    prefill_close_span(w);
-    prefill_epilogue(w);
+    if (!all.open)
+        return;
+    cpu_find_keys(blocks->run, blocks->work, base, all.to, &keys);
+    all.open = false;
+    for (uint32_t b = 0; b < count; b++) {
+        prefill_open_tile(&blocks[b], keys.present, &tiles[b]);
+        prefill_widen(&all, &tiles[b]);
+    }
+    if (!all.open)
+        return;
+    const bool non_finite = prefill_stage(blocks, &all, &keys);
+    for (uint32_t b = 0; b < count; b++)
+        if (tiles[b].open)
+            prefill_one_tile(&blocks[b], &tiles[b], non_finite);
+}
+
+static void prefill_kv_loop(struct prefill_block *blocks, uint32_t count)
+{
+    uint32_t from = UINT32_MAX, to = 0;
+    for (uint32_t b = 0; b < count; b++) {
+        prefill_begin(&blocks[b]);
+        prefill_queries(&blocks[b]);
+        from = blocks[b].from < from ? blocks[b].from : from;
+        to = blocks[b].to > to ? blocks[b].to : to;
+    }
+    for (uint32_t base = from - from % CPU_TILE_KEYS; base < to; base += CPU_TILE_KEYS) {
+        for (uint32_t b = 0; b < count && base % CPU_SPAN_KEYS == 0; b++)
+            prefill_close_span(&blocks[b]);
+        prefill_tile(blocks, count, base);
+    }
+    for (uint32_t b = 0; b < count; b++) {
+        prefill_close_span(&blocks[b]);
+        prefill_epilogue(&blocks[b]);
+    }
 }
 
 static void prefill_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
-    struct prefill_block w;
-    w.run = run;
-    w.work = work;
-    prefill_lay_out(&w, run->problem, scratch);
-    w.k_type = vec_type_of(run->k.dtype);
-    w.v_type = vec_type_of(run->v.dtype);
-    w.cap = query_cap(run);
-    w.bias_rules = bias_rules_of(run);
-    w.value_rows = w.bias_rules.by_head ? 1 : run->group;
-
+    struct prefill_block blocks[BLOCKS];
     const uint32_t rows = work->tokens * run->group;
+    prefill_lay_out(blocks, run->problem, scratch);
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        blocks[b].run = run;
+        blocks[b].work = work;
+        blocks[b].k_type = vec_type_of(run->k.dtype);
+        blocks[b].v_type = vec_type_of(run->v.dtype);
+        blocks[b].cap = query_cap(run);
+        blocks[b].bias_rules = bias_rules_of(run);
+        blocks[b].value_rows = blocks[b].bias_rules.by_head ? 1 : run->group;
+    }
     for (uint32_t h = 0; h < work->kv_heads; h++) {
-        w.head = work->kv_head + h;
-        for (w.first = 0; w.first < rows; w.first += CPU_PREFILL_ROWS) {
-            w.rows = rows - w.first < CPU_PREFILL_ROWS ? rows - w.first : CPU_PREFILL_ROWS;
-            w.padded = (w.rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
-            prefill_kv_loop(&w);
+        for (uint32_t first = 0, count; first < rows; first += count * BLOCK_ROWS) {
+            for (count = 0; count < BLOCKS && first + count * BLOCK_ROWS < rows; count++) {
+                struct prefill_block *w = &blocks[count];
+                w->head = work->kv_head + h;
+                w->first = first + count * BLOCK_ROWS;
+                w->rows = rows - w->first < BLOCK_ROWS ? rows - w->first : BLOCK_ROWS;
+                w->padded = (w->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
+            }
+            prefill_kv_loop(blocks, count);
         }
     }
 }
