@@ -411,7 +411,10 @@ static void decode_visible(struct decode_block *w, uint32_t *from, uint32_t *to)
     }
 }
 
-/* One tile for all heads; what is prefetched at its end is the next tile's, `after`, or NULL. */
+/*
+ * One tile for all heads; what is prefetched at its end is the next tile's, `after`, or NULL. Of tiles whose
+ * new keys are apart nothing is: their offsets are those of one head.
+ */
 static void decode_one_tile(const struct decode_block *w, const struct decode_tile *tile,
                             const struct decode_tile *after)
 {
@@ -421,9 +424,9 @@ static void decode_one_tile(const struct decode_block *w, const struct decode_ti
     for (uint32_t h = 0; h < w->heads; h += together) {
         const uint32_t heads = w->heads - h < together ? w->heads - h : together;
         struct cursor next = {.count = 0};
-        if (h + heads < w->heads)
+        if (h + heads < w->heads && !tile->apart)
             cursor_init(&next, &w->run->k, tile->keys.k, tile->any, w->head + h + heads, together);
-        else if (after != NULL)
+        else if (h + heads >= w->heads && after != NULL && !after->apart)
             cursor_init(&next, &w->run->k, after->keys.k, after->any, w->head, w->together);
         decode_heads(w, h, heads, tile, &next);
     }
