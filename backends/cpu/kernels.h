@@ -6,7 +6,7 @@
  * A kernel processes one work item: for every query token t < work->tokens and every query head of the
  * kv heads [kv_head, kv_head + kv_heads), attention over the visible keys in [key_begin, key_end). It finds
  * keys with cpu_find_keys, the visible range of a token with cpu_visible, what masks and ALiBi add to its
- * scores with cpu_bias, and hands each finished row to cpu_epilogue.
+ * scores with cpu_bias_of_key, and hands each finished row to cpu_epilogue.
  */
 #ifndef ATTN_CPU_KERNELS_H
 #define ATTN_CPU_KERNELS_H
@@ -112,12 +112,13 @@ _Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word")
  * on of k_new and v_new. Those of scales count from the bases of the scales.
  */
 struct cpu_keys {
-    uint64_t present; /* a bit for each key that is not in an invalid block; offsets of others are 0 */
+    uint64_t present; /* a bit for each key that is not in an invalid block; others have offsets of page 0 */
     uint32_t first_new;
     int64_t k[CPU_TILE_KEYS], v[CPU_TILE_KEYS];
-    int64_t k_scale[CPU_TILE_KEYS], v_scale[CPU_TILE_KEYS]; /* if cpu_has_scales */
+    int64_t k_scale[CPU_TILE_KEYS], v_scale[CPU_TILE_KEYS];
 };
 
+/* Whether any scale of keys or values is not 1. */
 static inline bool cpu_has_scales(const struct cpu_run *run)
 {
     return run->k.scale.base != NULL || run->v.scale.base != NULL || run->k_new.scale.base != NULL ||

@@ -79,16 +79,26 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
     run->position_dtype = batch->position_dtype;
 }
 
+/* Entries [i, i + count) are tokens of one page, from `token` on; scales of the page are at `outer`. */
+static void add_tokens(const struct cpu_cache *k, const struct cpu_cache *v, int64_t page, int64_t outer,
+                       int64_t token, uint32_t i, uint32_t count, struct cpu_keys *out)
+{
+    for (uint32_t end = i + count; i < end; i++, token++) {
+        out->k[i] = page * k->page_stride + token * k->token_stride;
+        out->v[i] = page * v->page_stride + token * v->token_stride;
+        out->k_scale[i] = outer * k->scale.outer_stride + token * k->scale.token_stride;
+        out->v_scale[i] = outer * v->scale.outer_stride + token * v->scale.token_stride;
+    }
+}
+
 static void walk_dense(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count,
                        struct cpu_keys *out)
 {
-    int64_t page = run->kv_offsets != NULL ? 0 : seq;
-    int64_t token = (run->kv_offsets != NULL ? run->kv_offsets[seq] : 0) + (int64_t)first;
+    const int64_t page = run->kv_offsets != NULL ? 0 : seq;
+    const int64_t token = (run->kv_offsets != NULL ? run->kv_offsets[seq] : 0) + (int64_t)first;
+    const int64_t outer = run->problem->kv_source == ATTN_KV_NEW ? seq : page;
 
-    for (uint32_t i = 0; i < count; i++, token++) {
-        out->k[i] = page * run->k.page_stride + token * run->k.token_stride;
-        out->v[i] = page * run->v.page_stride + token * run->v.token_stride;
-    }
+    add_tokens(&run->k, &run->v, page, outer, token, 0, count, out);
 }
 
 /* Entry of the page table: page number, or negative for an invalid block. */
@@ -116,24 +126,6 @@ bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *
     return *page >= 0;
 }
 
-/* Adds keys of one page. */
-static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, uint32_t i, uint32_t count,
-                      struct cpu_keys *out)
-{
-    int64_t k_at = page * run->k.page_stride + token * run->k.token_stride;
-    int64_t v_at = page * run->v.page_stride + token * run->v.token_stride;
-    const bool invalid = page < 0;
-
-    if (invalid)
-        out->present &= ~(((UINT64_C(2) << (count - 1)) - 1) << i);
-    for (uint32_t end = i + count; i < end; i++) {
-        out->k[i] = invalid ? 0 : k_at;
-        out->v[i] = invalid ? 0 : v_at;
-        k_at += run->k.token_stride;
-        v_at += run->v.token_stride;
-    }
-}
-
 static void walk_pages(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count,
                        struct cpu_keys *out)
 {
@@ -142,7 +134,12 @@ static void walk_pages(const struct cpu_run *run, uint32_t seq, uint32_t first, 
     uint32_t token = shift < 32 ? first & (run->block - 1) : first % run->block;
     for (uint32_t i = 0; i < count; index++) {
         uint32_t run_length = run->block - token < count - i ? run->block - token : count - i;
-        walk_page(run, find_page(run, seq, index), token, i, run_length, out);
+        int64_t page = find_page(run, seq, index);
+        if (page < 0) {
+            out->present &= ~(((UINT64_C(2) << (run_length - 1)) - 1) << i);
+            page = 0;
+        }
+        add_tokens(&run->k, &run->v, page, page, token, i, run_length, out);
         i += run_length;
         token = 0;
     }
@@ -152,34 +149,6 @@ static void walk_pages(const struct cpu_run *run, uint32_t seq, uint32_t first, 
 static int64_t distance(const char *from, const char *to)
 {
     return (int64_t)((uintptr_t)to - (uintptr_t)from);
-}
-
-/* The sequence's row that new key `index` lies in. */
-static int64_t new_row(const struct attn_work_item *work, uint32_t index)
-{
-    return (int64_t)work->first_token - work->q_index + index;
-}
-
-static void find_scales(const struct cpu_run *run, const struct attn_work_item *work, uint32_t first,
-                        uint32_t count, uint32_t first_new, struct cpu_keys *out)
-{
-    const struct cpu_scale *k = &run->k.scale, *v = &run->v.scale;
-    int64_t page = 0, token = 0;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (i == out->first_new) {
-            k = &run->k_new.scale;
-            v = &run->v_new.scale;
-        }
-        if (i >= out->first_new)
-            token = new_row(work, first + i - first_new);
-        else if (!cpu_locate(run, work->seq, first + i, &page, &token))
-            page = token = 0;
-        const int64_t outer =
-            i >= out->first_new || run->problem->kv_source == ATTN_KV_NEW ? work->seq : page;
-        out->k_scale[i] = outer * k->outer_stride + token * k->token_stride;
-        out->v_scale[i] = outer * v->outer_stride + token * v->token_stride;
-    }
 }
 
 void cpu_find_keys(const struct cpu_run *run, const struct attn_work_item *work, uint32_t first,
@@ -194,11 +163,12 @@ void cpu_find_keys(const struct cpu_run *run, const struct attn_work_item *work,
         walk_dense(run, work->seq, first, cached, out);
     else if (cached > 0)
         walk_pages(run, work->seq, first, cached, out);
+    if (cached == count)
+        return;
+    const int64_t row = (int64_t)work->first_token - work->q_index + (first + cached - first_new);
+    add_tokens(&run->k_new, &run->v_new, 0, work->seq, row, cached, count - cached, out);
     for (uint32_t i = cached; i < count; i++) {
-        const int64_t row = new_row(work, first + i - first_new);
-        out->k[i] = distance(run->k.base, run->k_new.base) + row * run->k_new.token_stride;
-        out->v[i] = distance(run->v.base, run->v_new.base) + row * run->v_new.token_stride;
+        out->k[i] += distance(run->k.base, run->k_new.base);
+        out->v[i] += distance(run->v.base, run->v_new.base);
     }
-    if (cpu_has_scales(run))
-        find_scales(run, work, first, count, first_new, out);
 }

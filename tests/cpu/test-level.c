@@ -112,6 +112,8 @@ int main(void)
         const char *level = has(levels[i].name) ? levels[i].name : NULL;
         check_level(levels[i].flags, level);
         best = best != NULL ? best : level;
+        if (i > 0) /* the best of those that are left */
+            check_level(removed + 1, level);
         snprintf(removed + strlen(removed), sizeof removed - strlen(removed), ",-%s", levels[i].name);
     }
     check_level("", best);

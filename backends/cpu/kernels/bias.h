@@ -49,7 +49,7 @@ struct bias_slope {
 
 /*
  * ALiBi of a row that sees keys [lo, hi). The anchor is where it is largest, so that scores near the row's
- * maximum have small numbers added to them and lose no precision.
+ * maximum have small numbers added to them and lose no precision, unless a mask hides the keys about it.
  */
 static struct bias_slope bias_slope_of(const struct cpu_run *run, const struct cpu_bias *bias, uint32_t lo,
                                        uint32_t hi)

@@ -17,8 +17,7 @@
 #define STEP_ALL  ((UINT32_C(1) << STEP_KEYS) - 1)
 /* Largest number of query rows of one call. */
 #define STEP_ROWS 4u
-/* Vectors of scores, and of weighted sums, that stay in registers: where there are 32, twice as many of four
- * rows. */
+/* Vectors of scores, and of weighted sums, that stay in registers. */
 #define SCORE_VECS (VEC_REGISTERS == 32 ? 16u : 12u)
 #define SUM_VECS   (VEC_REGISTERS == 32 ? 16u : 8u)
 /* Distance of the score rows of two query rows, in floats. */

@@ -174,14 +174,13 @@ static void decode_scales(const struct decode_block *w, const struct decode_tile
     const struct cpu_run *run = w->run;
     const struct cpu_keys *keys = &tile->keys;
     const float k_gain = vec_gain(w->k_type), v_gain = vec_gain(w->v_type);
-    const bool has_scales = cpu_has_scales(run);
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i++) {
-        const bool scaled = has_scales && (tile->any >> i & 1) != 0;
-        out->k[i] = k_gain, out->v[i] = v_gain;
-        if (scaled) {
-            out->k[i] *= cpu_key_scale(&run->k.scale, &run->k_new.scale, keys->k_scale, keys, i, head);
-            out->v[i] *= cpu_key_scale(&run->v.scale, &run->v_new.scale, keys->v_scale, keys, i, head);
-        }
+        out->k[i] = k_gain;
+        out->v[i] = v_gain;
+        if ((tile->any >> i & 1) == 0)
+            continue;
+        out->k[i] *= cpu_key_scale(&run->k.scale, &run->k_new.scale, keys->k_scale, keys, i, head);
+        out->v[i] *= cpu_key_scale(&run->v.scale, &run->v_new.scale, keys->v_scale, keys, i, head);
     }
 }
 
@@ -252,8 +251,8 @@ static void decode_softmax(const struct decode_block *w, size_t row, const struc
     w->m[row] = m;
 }
 
-/* P·V of the cursor's heads for `rows` query rows of each, the first of which is `row`, into the tile's sums.
- */
+/* P·V of the cursor's heads, the first of which has query row `row`, for `rows` rows of each: the tile's
+ * sums. */
 static void decode_pv(const struct decode_block *w, size_t row, uint32_t rows, const struct cursor *values,
                       const struct cursor *next)
 {

@@ -281,24 +281,23 @@ static bool stage(const struct prefill_block *w, const struct prefill_tile *tile
 {
     const convert_fn convert = convert_table[side->type];
     const struct cpu_cache *cache = side->cached;
-    const bool scaled = cpu_has_scales(w->run);
     const float gain = vec_gain(side->type);
     vec not_finite = vec_zero();
     for (uint32_t i = tile->from; i < tile->to; i++) {
-        float *row = to + (size_t)i * side->stride, factor = gain;
+        float *row = to + (size_t)i * side->stride;
         const struct cpu_cache *from = i < keys->first_new ? cache : side->new_rows;
         const char *vector = cache->base + side->offsets[i] + (int64_t)w->head * from->head_stride;
         if ((keys->present >> i & 1) == 0) {
             memset(row, 0, side->dim * sizeof *row);
             continue;
         }
-        if (scaled)
-            factor *= cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, keys, i, w->head);
+        const float scale =
+            cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, keys, i, w->head);
         if (from->x != 0 && from->x < side->dim) {
             join(vector, from, vec_size(side->type), side->dim, w->vector);
             vector = w->vector;
         }
-        not_finite = vec_add(not_finite, convert(vector, side->dim, vec_set(factor), row));
+        not_finite = vec_add(not_finite, convert(vector, side->dim, vec_set(gain * scale), row));
     }
     return vec_any_nan(not_finite);
 }

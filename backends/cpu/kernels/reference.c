@@ -123,7 +123,6 @@ static void load_vector(const struct cpu_cache *cache, const char *from, float s
 static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = block->run;
-    const bool scaled = cpu_has_scales(run);
     struct tile *tile = &block->tile;
     struct cpu_keys keys;
 
@@ -136,13 +135,11 @@ static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
         if ((keys.present >> i & 1) == 0)
             continue;
         load_vector(k, run->k.base + keys.k[i] + head * k->head_stride,
-                    scaled ? cpu_key_scale(&run->k.scale, &run->k_new.scale, keys.k_scale, &keys, i, head)
-                           : 1,
+                    cpu_key_scale(&run->k.scale, &run->k_new.scale, keys.k_scale, &keys, i, head),
                     tile->k + (size_t)tile->count * block->dim, block->dim);
         if (tile->v != tile->k)
             load_vector(v, run->v.base + keys.v[i] + head * v->head_stride,
-                        scaled ? cpu_key_scale(&run->v.scale, &run->v_new.scale, keys.v_scale, &keys, i, head)
-                               : 1,
+                        cpu_key_scale(&run->v.scale, &run->v_new.scale, keys.v_scale, &keys, i, head),
                         tile->v + (size_t)tile->count * block->dim_vo, block->dim_vo);
         tile->key[tile->count++] = first + i;
     }
