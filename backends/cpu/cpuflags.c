@@ -2,6 +2,8 @@
 /* CPU features: those that levels need, and those of the machine, masked by ATTN_CPU_FLAGS. */
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 #include <stdio.h>
 
@@ -79,6 +81,28 @@ __attribute__((unused)) static bool has_f16c(void)
     unsigned a, b, c = 0, d;
 
     return has("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+__attribute__((unused)) static bool has_avx512(void)
+{
+    return has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("avx2") &&
+           has("fma") && has_f16c();
+}
+
+/*
+ * Tiles and their products of bf16, and AVX-512 BF16. Linux gives a process the room for tiles when it asks;
+ * that the system saves them is part of the answer.
+ */
+__attribute__((unused)) static bool has_amx(void)
+{
+    const unsigned bf16 = 1u << 22, tile = 1u << 24, avx512_bf16 = 1u << 5;
+    const long request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA */
+    unsigned a, b, c, d;
+
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bf16) == 0 || (d & tile) == 0)
+        return false;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0 &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 #endif
 

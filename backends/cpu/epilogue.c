@@ -97,7 +97,7 @@ static void store_columns(const struct cpu_run *run, const struct attn_work_item
         for (uint32_t i = 0; i < count; i++)
             from[i] /= scale;
     }
-    cpu_store(dtype, out_row(run, work, t, h) + (size_t)d * attn__dtype_size(dtype), from, count);
+    run->store(dtype, out_row(run, work, t, h) + (size_t)d * attn__dtype_size(dtype), from, count);
 }
 
 /* Place of a row among the splits of its group. */

@@ -18,7 +18,7 @@
     {                                                                                                        \
         .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, ATTN_SPEED_OPTIMISED, upper_, types_),       \
         .run = cpu_##kind_##_##name_##_run, .scratch_bytes = cpu_##kind_##_##name_##_scratch,                \
-        .level = CPU_LEVEL_##name_                                                                           \
+        .store = cpu_store_##name_, .level = CPU_LEVEL_##name_                                               \
     }
 #define ROWS(kind_, upper_, name_)                                                                           \
     ROW(kind_, upper_, "f32", ATTN__TYPE_F32, name_), ROW(kind_, upper_, "f16", ATTN__TYPE_F16, name_),      \
@@ -34,7 +34,8 @@ const struct cpu_kernel cpu_kernels[] = {
 #include CPU_LEVELS
     {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL),
      .run = cpu_attention_c,
-     .scratch_bytes = cpu_attention_c_scratch},
+     .scratch_bytes = cpu_attention_c_scratch,
+     .store = cpu_store},
 };
 
 const uint32_t cpu_kernel_count = sizeof cpu_kernels / sizeof cpu_kernels[0];

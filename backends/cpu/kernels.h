@@ -53,6 +53,10 @@ struct cpu_cache {
     struct cpu_scale scale;
 };
 
+/* Converts `count` f32 to a type, rounded to nearest even. */
+typedef void (*cpu_store_fn)(uint32_t dtype, void *to, const float *from, uint32_t count);
+void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);
+
 /* One run, resolved once before the tasks start; constant while they run. */
 struct cpu_run {
     const struct attn_problem *problem;
@@ -68,6 +72,7 @@ struct cpu_run {
     struct cpu_scale q_scale;
     uint32_t q_scale_group; /* query heads per value of q_scale */
     struct cpu_scale out_scale;
+    cpu_store_fn store; /* for rows of `out` */
     char *out;
     int64_t out_token, out_head;
     char *lse; /* f32, or NULL */
@@ -224,6 +229,7 @@ struct cpu_kernel {
     struct attn__caps caps;
     cpu_attention_fn run;
     uint64_t (*scratch_bytes)(const struct attn_problem *problem);
+    cpu_store_fn store;
     uint32_t level; /* enum cpu_level */
 };
 
@@ -241,7 +247,8 @@ uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
     uint64_t cpu_decode_##name_##_scratch(const struct attn_problem *problem);                               \
     void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,             \
                                    void *scratch);                                                           \
-    uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);
+    uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);                              \
+    void cpu_store_##name_(uint32_t dtype, void *to, const float *from, uint32_t count);
 #include CPU_LEVELS
 
 #endif

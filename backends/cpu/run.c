@@ -154,6 +154,7 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->q_rope_token = tensors->q_rope.token_stride;
         run->q_rope_head = tensors->q_rope.head_stride;
     }
+    run->store = plan->kernels[1]->store;
     run->out = attn__address(&tensors->out.buffer);
     run->out_token = tensors->out.token_stride;
     run->out_head = tensors->out.head_stride;

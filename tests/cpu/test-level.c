@@ -3,6 +3,9 @@
  * Tests which kernels a machine gets, and under which values of ATTN_CPU_FLAGS: a level that is never chosen
  * would pass every other test. A plain program, so that it runs under an emulator too.
  */
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +28,7 @@ static const struct {
 #if defined(__aarch64__)
     {"neon", "neon"},
 #else
+    {"amx", "avx512,amx"},
     {"avx512", "avx512"},
     {"avx2", "avx2,f16c"},
 #endif
@@ -35,6 +39,10 @@ static int failures;
 static bool has(const char *level)
 {
 #if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (strcmp(level, "amx") == 0) /* tiles and bf16, and AVX-512 BF16 */
+        return has("avx512") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 5) == 5 &&
+               __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0;
     if (strcmp(level, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

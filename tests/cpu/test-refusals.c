@@ -344,11 +344,11 @@ Test(refusals, gathers_end_with_their_sequences)
 static void get_kernel(const char *flags, uint32_t warnings, char *name, size_t size)
 {
     struct entered other;
-    struct attn_reason reasons[32];
+    struct attn_reason reasons[64];
     struct attn_kernel_info kernels[4];
     struct attn_query query = {.struct_size = sizeof query,
                                .reasons = reasons,
-                               .reason_capacity = 32,
+                               .reason_capacity = 64,
                                .kernels = kernels,
                                .kernel_capacity = 4};
 
@@ -356,7 +356,7 @@ static void get_kernel(const char *flags, uint32_t warnings, char *name, size_t 
     cr_expect_eq(other.services.warnings, warnings, "%s: %s", flags, other.services.warning);
     cr_assert_eq(other.table->query(other.instance, NULL, &step.problem, &query), ATTN_OK);
     cr_assert_eq(query.accepted, 1);
-    cr_assert(query.kernel_count >= 1 && query.reason_count <= 32);
+    cr_assert(query.kernel_count >= 1 && query.reason_count <= 64);
     for (uint32_t i = 0; i < query.reason_count; i++)
         cr_expect(reasons[i].code != 0 && reasons[i].text[0] != '\0' && reasons[i].kernel[0] != '\0');
     snprintf(name, size, "%s", kernels[0].name);
@@ -374,7 +374,7 @@ Test(refusals, flags_mask_kernels)
     cr_expect_str_eq(name, "paged_attention_c");
     get_kernel("-avx512,-avx2,-neon", 0, name, sizeof name);
     cr_expect_str_eq(name, "paged_attention_c");
-    get_kernel("avx512,avx2,f16c,neon", 0, name, sizeof name);
+    get_kernel("amx,avx512,avx2,f16c,neon", 0, name, sizeof name);
     cr_expect_str_eq(name, best);
     get_kernel("-fancy", 1, name, sizeof name);
     cr_expect_str_eq(name, best);
@@ -410,14 +410,14 @@ Test(refusals, problems_name_their_key)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct attn_problem problem = step.problem;
-        struct attn_reason reasons[32];
-        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 32};
+        struct attn_reason reasons[64];
+        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 64};
         bool found = false;
 
         memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
         cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
         cr_expect_eq(query.accepted, 0);
-        for (uint32_t k = 0; k < query.reason_count && k < 32; k++) {
+        for (uint32_t k = 0; k < query.reason_count && k < 64; k++) {
             found |= reasons[k].code == cases[i].code;
             if (strcmp(reasons[k].field, "out_scale") == 0)
                 cr_expect_str_eq(reasons[k].got, "token-head");
@@ -592,9 +592,9 @@ Test(refusals, every_feature_has_optimised_kernels)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct attn_problem problem = step.problem;
-        struct attn_reason reasons[32];
+        struct attn_reason reasons[64];
         struct attn_kernel_info kernels[4];
-        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 32};
+        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 64};
 
         query.kernels = kernels;
         query.kernel_capacity = 4;

@@ -71,6 +71,14 @@ INLINE vec vec_load(enum vec_type type, const char *p)
     return x;
 }
 
+INLINE void vec_store_half(enum vec_type type, void *p, vec x)
+{
+    uint16_t half[VEC_LANES];
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        half[i] = type == VEC_F16 ? attn__f32_to_f16(x[i]) : attn__f32_to_bf16(x[i]);
+    memcpy(p, half, sizeof half);
+}
+
 INLINE vec vec_add(vec a, vec b)
 {
     return a + b;

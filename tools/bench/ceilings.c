@@ -3,20 +3,27 @@
 #define _GNU_SOURCE
 #include "ceilings.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "machine.h"
 #include "output.h"
 #include "team.h"
 
-/* A sample reads so much (all threads together), and computes for about 2 ms at 100 GFLOP/s per thread. */
+/* A sample reads so much (all threads together), and computes for about 2 ms at 100 GFLOP/s per thread, or by
+ * tiles at 20 times as many. */
 #define LEAST_BYTES  (UINT64_C(8) << 20)
 #define MOST_BYTES   (UINT64_C(128) << 20)
 #define SAMPLE_FLOPS UINT64_C(200000000)
+#define TILE_FLOPS   (20 * SAMPLE_FLOPS)
 #define HUGE_PAGE    (UINT64_C(2) << 20)
 #define FIND_SAMPLES 5u
 #define FIND_BYTES   32e6
@@ -51,6 +58,8 @@ struct ceilings {
 static const struct ceiling_functions *functions_of(enum ceiling_level level)
 {
 #if defined(__x86_64__)
+    if (level == LEVEL_AMX)
+        return &ceiling_amx;
     if (level == LEVEL_AVX512)
         return &ceiling_avx512;
     if (level == LEVEL_AVX2)
@@ -60,9 +69,24 @@ static const struct ceiling_functions *functions_of(enum ceiling_level level)
     return &ceiling_plain;
 }
 
+#if defined(__x86_64__)
+/* Tiles and their products of bf16; Linux gives a process the room for tiles when it asks. */
+static bool amx_is_there(void)
+{
+    const unsigned bf16_and_tile = 1u << 22 | 1u << 24;
+    const long request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA */
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bf16_and_tile) == bf16_and_tile &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#endif
+
 bool level_is_there(enum ceiling_level level)
 {
 #if defined(__x86_64__)
+    if (level == LEVEL_AMX)
+        return amx_is_there();
     if (level == LEVEL_AVX512)
         return __builtin_cpu_supports("avx512f") != 0;
     if (level == LEVEL_AVX2)
@@ -73,16 +97,17 @@ bool level_is_there(enum ceiling_level level)
 
 const char *level_name(enum ceiling_level level)
 {
-    static const char *const names[LEVELS] = {"plain", "avx2", "avx512"};
+    static const char *const names[LEVELS] = {"plain", "avx2", "avx512", "amx"};
 
     return names[level];
 }
 
 enum ceiling_level level_of_kernel(const char *kernel)
 {
-    enum ceiling_level level = strstr(kernel, "avx512") != NULL ? LEVEL_AVX512
-                               : strstr(kernel, "avx2") != NULL ? LEVEL_AVX2
-                                                                : LEVEL_PLAIN;
+    enum ceiling_level level = strstr(kernel, "amx") != NULL      ? LEVEL_AMX
+                               : strstr(kernel, "avx512") != NULL ? LEVEL_AVX512
+                               : strstr(kernel, "avx2") != NULL   ? LEVEL_AVX2
+                                                                  : LEVEL_PLAIN;
 
     return level_is_there(level) ? level : LEVEL_PLAIN;
 }
@@ -136,7 +161,7 @@ double ceilings_read(struct ceilings *ceilings, double bytes)
 double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level)
 {
     ceilings->functions = functions_of(level);
-    ceilings->rounds = SAMPLE_FLOPS / ceilings->functions->flops;
+    ceilings->rounds = (level == LEVEL_AMX ? TILE_FLOPS : SAMPLE_FLOPS) / ceilings->functions->flops;
     double seconds = team_run(ceilings->team, compute_task, ceilings);
     double flops = (double)ceilings->rounds * ceilings->functions->flops * ceilings->threads;
     return flops / seconds * 1e-12;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ceiling_level { LEVEL_PLAIN, LEVEL_AVX2, LEVEL_AVX512, LEVELS };
+enum ceiling_level { LEVEL_PLAIN, LEVEL_AVX2, LEVEL_AVX512, LEVEL_AMX, LEVELS };
 
 struct ceilings;
 
@@ -30,7 +30,7 @@ uint32_t ceilings_threads(const struct ceilings *ceilings);
 /* The level that a kernel's name speaks of. */
 enum ceiling_level level_of_kernel(const char *kernel);
 const char *level_name(enum ceiling_level level);
-/* Whether this CPU has it. */
+/* Whether this process may use it. */
 bool level_is_there(enum ceiling_level level);
 
 /* ---------------------------------------------------------------- one implementation per level */
@@ -52,6 +52,7 @@ extern const struct ceiling_functions ceiling_plain;
 #if defined(__x86_64__)
 extern const struct ceiling_functions ceiling_avx2;
 extern const struct ceiling_functions ceiling_avx512;
+extern const struct ceiling_functions ceiling_amx; /* read is NULL */
 #endif
 
 #endif

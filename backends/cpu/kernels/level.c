@@ -12,6 +12,11 @@
 #define JOIN2(kind, level, what) JOIN3(kind, level, what)
 #define NAME(kind, what)         JOIN2(kind, CPU_LEVEL_NAME, what)
 
+void NAME(store, )(uint32_t dtype, void *to, const float *from, uint32_t count)
+{
+    row_store(dtype, to, from, count);
+}
+
 uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
 {
     return prefill_scratch(problem);

@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Micro-kernels of prefill: scores with query rows in the lanes and keys broadcast, weighted sums with
- * dimensions in the lanes and weights broadcast, and the transposition of queries that the first needs.
+ * Micro-kernels of products in f32: scores with query rows in the lanes and keys broadcast, weighted sums
+ * with dimensions in the lanes and weights broadcast, and the transposition of queries that the first needs.
  *
  * The operations on one query row and their order never depend on how many rows share a call.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_MICRO_H
 #define ATTN_CPU_KERNELS_PREFILL_MICRO_H
 
-#include "kernels.h"
-#include "simd/math.h"
+#include "prefill-block.h"
 
-/* Query rows of a block, whose scores of a tile stay in the L1 cache. */
-#define BLOCK_ROWS 64u
-/* Query rows of a panel of transposed queries, panel[dimension][row]: two vectors. */
-#define PANEL_ROWS (2 * VEC_LANES)
 /* Dimensions of one call for weighted sums. */
 #define SUM_DIMS (2 * VEC_LANES)
-/* Distance of two keys of a tile's scores, score[key][row], in floats: no power of two. */
-#define KEY_STRIDE (BLOCK_ROWS + 8)
 /* Dimensions that are summed before they are added to a score, which bounds its error for any vector. */
 #define SCORE_DIMS 16u
 /* Keys of one call for scores; query rows of one call for weighted sums, many or few. */
 #define SCORE_KEYS (VEC_REGISTERS == 32 ? 12u : 6u)
 #define SUM_ROWS   (VEC_REGISTERS == 32 ? 12u : 6u)
 #define LAST_ROWS  4u
-
-_Static_assert(BLOCK_ROWS % PANEL_ROWS == 0 && CPU_PREFILL_ROWS % BLOCK_ROWS == 0,
-               "a work item is whole blocks of whole panels");
 
 /* Scores of `keys` staged keys and a panel over dimensions [0, n), SCORE_DIMS at a time, into sum[]. */
 INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, const float *q, uint32_t n,

@@ -9,10 +9,10 @@
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
 
-/* Allocates `count` floats of the scratch; without scratch they are only counted. */
+/* Allocates `count` floats of the scratch, from a cache line on; without scratch they are only counted. */
 INLINE float *take_floats(float *scratch, size_t *used, size_t count)
 {
-    const size_t at = *used;
+    const size_t at = *used = (*used + 15) / 16 * 16;
     *used += count;
     return scratch != NULL ? scratch + at : NULL;
 }
@@ -20,7 +20,6 @@ INLINE float *take_floats(float *scratch, size_t *used, size_t count)
 /* The same for `count` objects of `size` bytes, which may hold pointers. */
 INLINE void *take_objects(float *scratch, size_t *used, size_t count, size_t size)
 {
-    *used += *used % 2;
     return take_floats(scratch, used, (count * size + sizeof(float) - 1) / sizeof(float));
 }
 
@@ -72,6 +71,20 @@ static void query_convert(const struct cpu_run *run, const struct attn_work_item
     if (first < dim)
         convert_table[type](run->q_rope + row * run->q_rope_token + (int64_t)h * run->q_rope_head,
                             dim - first, all, to + first);
+}
+
+/* cpu_store in vectors. */
+static void row_store(uint32_t dtype, void *to, const float *from, uint32_t count)
+{
+    const bool half = dtype == ATTN_F16 || dtype == ATTN_BF16;
+    const uint32_t n = half ? count - count % VEC_LANES : 0;
+    uint16_t *halves = to;
+    for (uint32_t i = 0; dtype == ATTN_F16 && i < n; i += VEC_LANES)
+        vec_store_half(VEC_F16, halves + i, vec_load_f32(from + i));
+    for (uint32_t i = 0; dtype == ATTN_BF16 && i < n; i += VEC_LANES)
+        vec_store_half(VEC_BF16, halves + i, vec_load_f32(from + i));
+    if (n < count)
+        cpu_store(dtype, halves + n, from + n, count - n);
 }
 
 /*

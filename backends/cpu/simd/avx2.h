@@ -95,6 +95,23 @@ INLINE vec vec_load(enum vec_type type, const char *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
+/* Stores f16 or bf16, rounded to nearest even; a NaN is made quiet. */
+INLINE void vec_store_half(enum vec_type type, void *p, vec x)
+{
+    const __m256i bits = _mm256_castps_si256(x), whole = _mm256_srli_epi32(bits, 16);
+    const __m256i half =
+        _mm256_add_epi32(_mm256_and_si256(whole, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    const __m256i quiet = _mm256_or_si256(whole, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i codes = _mm256_blendv_epi8(rounded, quiet, nan);
+    if (type == VEC_F16)
+        _mm_storeu_si128(p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    else
+        _mm_storeu_si128(p,
+                         _mm_packus_epi32(_mm256_castsi256_si128(codes), _mm256_extracti128_si256(codes, 1)));
+}
+
 INLINE vec vec_add(vec a, vec b)
 {
     return _mm256_add_ps(a, b);

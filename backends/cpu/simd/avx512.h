@@ -96,6 +96,21 @@ INLINE vec vec_load(enum vec_type type, const char *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
+/* Stores f16 or bf16, rounded to nearest even; a NaN is made quiet. */
+INLINE void vec_store_half(enum vec_type type, void *p, vec x)
+{
+    const __m512i bits = _mm512_castps_si512(x), whole = _mm512_srli_epi32(bits, 16);
+    const __m512i half =
+        _mm512_add_epi32(_mm512_and_si512(whole, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_or_si512(whole, _mm512_set1_epi32(0x40));
+    if (type == VEC_F16)
+        _mm256_storeu_si256(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    else
+        _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet)));
+}
+
 INLINE vec vec_add(vec a, vec b)
 {
     return _mm512_add_ps(a, b);
@@ -145,11 +160,19 @@ INLINE vec vec_signed(vec a, vec b)
     return _mm512_or_ps(a, _mm512_and_ps(_mm512_set1_ps(-0.0f), b));
 }
 
-/* 2^n for n in [-127, 127] in the low bits of a float's mantissa; 0 for -127. */
-INLINE vec vec_power(vec n)
+/* The level has vec_fraction and vec_scale in place of vec_power. */
+#define VEC_FRACTIONS
+
+/* a minus the integer next to it; 0 for minus infinity. */
+INLINE vec vec_fraction(vec a)
 {
-    const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
-    return _mm512_castsi512_ps(_mm512_add_epi32(shifted, _mm512_set1_epi32(127 << 23)));
+    return _mm512_reduce_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* a * 2^n for an integer n, or minus infinity. */
+INLINE vec vec_scale(vec a, vec n)
+{
+    return _mm512_scalef_ps(a, n);
 }
 
 INLINE vec_bool vec_less(vec a, vec b)

@@ -42,15 +42,19 @@ INLINE uint32_t vec_all_lanes(void)
 }
 
 /*
- * 2^x, relative error below 1.1e-7; 2^0 is exactly 1, below 2^-126 the result is 0, NaN stays NaN. For
+ * 2^x, relative error below 1.1e-7; 2^0 is exactly 1, below 2^-126 the result may be 0, NaN stays NaN. For
  * x <= 127. The fraction lies in [-1/2, 1/2]; the polynomial is a minimax fit with its first coefficient 1.
  */
 INLINE vec vec_exp2(vec x)
 {
+#ifdef VEC_FRACTIONS
+    const vec f = vec_fraction(x);
+#else
     const vec magic = vec_set(0x1.8p23f);
     x = vec_max(vec_set(-127.0f), x); /* this order keeps a NaN */
     const vec t = vec_add(x, magic);
     const vec f = vec_sub(x, vec_sub(t, magic));
+#endif
     vec p = vec_set(0x1.470b4ap-13f);
     p = vec_fma(p, f, vec_set(0x1.5f7276p-10f));
     p = vec_fma(p, f, vec_set(0x1.3b270ep-7f));
@@ -58,8 +62,12 @@ INLINE vec vec_exp2(vec x)
     p = vec_fma(p, f, vec_set(0x1.ebfbe2p-3f));
     p = vec_fma(p, f, vec_set(0x1.62e432p-1f));
     p = vec_fma(p, f, vec_set(1.0f));
+#ifdef VEC_FRACTIONS
+    return vec_scale(p, vec_sub(x, f));
+#else
     /* a product instead of an addition to the exponent: a NaN must survive it */
     return vec_mul(p, vec_power(t));
+#endif
 }
 
 INLINE float vec_exp2_scalar(float x)

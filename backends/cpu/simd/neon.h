@@ -112,6 +112,24 @@ INLINE vec vec_load(enum vec_type type, const char *p)
                  vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
 }
 
+/* Four f32 as bf16, rounded to nearest even; a NaN is made quiet. */
+INLINE uint16x4_t vec4_to_bf16(float32x4_t x)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(x), whole = vshrq_n_u32(bits, 16);
+    const uint32x4_t half = vaddq_u32(vandq_u32(whole, vdupq_n_u32(1)), vdupq_n_u32(0x7fff));
+    const uint32x4_t rounded = vshrq_n_u32(vaddq_u32(bits, half), 16);
+    return vmovn_u32(vbslq_u32(vceqq_f32(x, x), rounded, vorrq_u32(whole, vdupq_n_u32(0x40))));
+}
+
+/* Stores f16 or bf16, rounded to nearest even; a NaN is made quiet. */
+INLINE void vec_store_half(enum vec_type type, void *p, vec x)
+{
+    if (type == VEC_F16)
+        vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.lo), x.hi)));
+    else
+        vst1q_u16(p, vcombine_u16(vec4_to_bf16(x.lo), vec4_to_bf16(x.hi)));
+}
+
 INLINE vec vec_add(vec a, vec b)
 {
     return (vec){vaddq_f32(a.lo, b.lo), vaddq_f32(a.hi, b.hi)};

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What prefill does alike with every kind of products: the state of a block of query rows, the keys that its
+ * rows see in a tile, and what becomes of scores before they are weights.
+ *
+ * Scores are stored as score[key][row], so that row max, sums and masks are computed lane by lane.
+ *
+ * Included behind what a kind of products defines: `struct products`, its operands and sums of a block, and
+ * BLOCK_ROWS, the query rows of a block, whose scores of a tile stay in the L1 cache.
+ */
+#ifndef ATTN_CPU_KERNELS_PREFILL_BLOCK_H
+#define ATTN_CPU_KERNELS_PREFILL_BLOCK_H
+
+#include "bias.h"
+
+/* Blocks of a work item. */
+#define BLOCKS (CPU_PREFILL_ROWS / BLOCK_ROWS)
+/* Query rows that products are computed for at a time. */
+#define PANEL_ROWS (2 * VEC_LANES)
+/* Bytes that one prefetch loads. */
+#define CACHE_LINE 64u
+/* Distance of two keys of a tile's scores, score[key][row], in floats: whole cache lines, no power of two. */
+#define KEY_STRIDE (BLOCK_ROWS + 16)
+/* Distance of the values of two rows, in floats: the same. */
+#define VALUE_STRIDE (CPU_TILE_KEYS + 16)
+
+_Static_assert(BLOCK_ROWS % PANEL_ROWS == 0 && CPU_PREFILL_ROWS % BLOCK_ROWS == 0,
+               "a work item is whole blocks of whole panels");
+
+/* ALiBi of the rows, in lanes: see struct bias_slope. */
+struct prefill_alibi {
+    float slope[BLOCK_ROWS];
+    float folded[BLOCK_ROWS]; /* 1: without its sign, or 0 */
+    int64_t anchor[BLOCK_ROWS];
+    double base[BLOCK_ROWS];
+};
+
+/* State of one kv head and a block of query rows, numbered (token, query head of the group). */
+struct prefill_block {
+    const struct cpu_run *run;
+    const struct attn_work_item *work;
+    uint32_t head;
+    uint32_t first, rows, padded; /* first row, rows, rows rounded up to panels */
+    uint32_t dim, dim_vo;
+    enum vec_type k_type, v_type;
+    float cap;         /* soft cap in units of log2, 0 = none */
+    uint32_t from, to; /* [from, to) has all keys that some row sees */
+    bool span_empty;   /* nothing was added to the span yet */
+    bool total_empty;  /* nor to the total */
+    struct bias_rules bias_rules;
+    uint32_t value_rows;         /* query heads of a token that have the same values */
+    struct cpu_bias *bias;       /* of each row, if there are values */
+    float *values;               /* see prefill_values; rows of VALUE_STRIDE */
+    struct prefill_alibi *alibi; /* if ALiBi is added by distance */
+    struct products products;
+    float *score;             /* of this tile; blocks share it */
+    char *vector;             /* one key or value in one piece, if they are in several; shared too */
+    float factor[BLOCK_ROWS]; /* of a row's values */
+    float m[BLOCK_ROWS], m_total[BLOCK_ROWS]; /* what weights are relative to, in units of log2 */
+    float l[BLOCK_ROWS], l_total[BLOCK_ROWS]; /* row sums */
+    float correction[BLOCK_ROWS];             /* factor of a row's span for this tile */
+    int32_t lo[BLOCK_ROWS], hi[BLOCK_ROWS];
+};
+
+/* One tile: entry i is key base + i; some row sees key base + from, some row base + to - 1. */
+struct prefill_tile {
+    uint32_t base, from, to;
+    bool open;     /* some row may see a key of it */
+    bool unmasked; /* every row sees all of [from, to), and all exist */
+    bool biased;   /* some row has values to add, or hidden keys */
+    uint64_t present;
+};
+
+/* What is added to the scores of row r; rows behind the last are like it. */
+static void prefill_bias(struct prefill_block *w, uint32_t r)
+{
+    const struct cpu_run *run = w->run;
+    const uint32_t at = w->first + (r < w->rows ? r : w->rows - 1), lo = (uint32_t)w->lo[r],
+                   hi = (uint32_t)w->hi[r];
+    struct cpu_bias bias;
+    if (!w->bias_rules.values && !w->bias_rules.distance)
+        return;
+    cpu_bias_init(run, w->work, at / run->group, w->head * run->group + at % run->group, &bias);
+    if (w->bias_rules.values) {
+        w->factor[r] = bias_factor(run, &w->bias_rules, bias.slope);
+        w->bias[r] = bias;
+    }
+    if (w->bias_rules.distance) {
+        const struct bias_slope slope = bias_slope_of(run, &bias, lo, hi);
+        w->alibi->slope[r] = slope.slope;
+        w->alibi->folded[r] = slope.folded ? 1 : 0;
+        w->alibi->anchor[r] = slope.anchor;
+        w->alibi->base[r] = slope.base;
+    }
+}
+
+/* Which keys the rows see, and the state before the first key. */
+static void prefill_begin(struct prefill_block *w)
+{
+    w->from = UINT32_MAX;
+    w->to = 0;
+    for (uint32_t r = 0; r < w->padded; r++) {
+        uint32_t lo, hi;
+        cpu_visible(w->run, w->work, (w->first + (r < w->rows ? r : w->rows - 1)) / w->run->group, &lo, &hi);
+        w->lo[r] = lo < hi ? (int32_t)lo : 0;
+        w->hi[r] = lo < hi ? (int32_t)hi : 0;
+        if (lo < hi) {
+            w->from = lo < w->from ? lo : w->from;
+            w->to = hi > w->to ? hi : w->to;
+        }
+        prefill_bias(w, r);
+        w->m[r] = w->m_total[r] = -INFINITY;
+        w->l[r] = w->l_total[r] = 0;
+    }
+    w->span_empty = w->total_empty = true;
+}
+
+/* Query of row r as f32, times `factor`. */
+static void prefill_query(const struct prefill_block *w, uint32_t r, float factor, float *to)
+{
+    const uint32_t group = w->run->group, at = w->first + r;
+    query_convert(w->run, w->work, at / group, w->head * group + at % group, factor, to);
+}
+
+/* Prefetches a vector of n elements. */
+INLINE void prefetch_vector(const char *vector, enum vec_type type, uint32_t n)
+{
+    for (uint32_t at = 0; at < n * vec_size(type); at += CACHE_LINE)
+        __builtin_prefetch(vector + at, 0, 2);
+}
+
+/* Prefetches where row r of the result goes. */
+static void prefill_prefetch_out(const struct prefill_block *w, uint32_t r)
+{
+    const struct cpu_run *run = w->run;
+    const uint32_t at = w->first + r, bytes = w->dim_vo * vec_size(vec_type_of(run->problem->out_dtype));
+    const int64_t token = (int64_t)w->work->first_token + at / run->group;
+    const int64_t head = (int64_t)w->head * run->group + at % run->group;
+    const char *row = run->out + token * run->out_token + head * run->out_head;
+    for (uint32_t d = 0; w->work->splits <= 1 && d < bytes; d += CACHE_LINE)
+        __builtin_prefetch(row + d, 1, 3);
+}
+
+/* Prefetches the query of row r. */
+static void prefill_prefetch_query(const struct prefill_block *w, uint32_t r)
+{
+    const struct cpu_run *run = w->run;
+    const uint32_t at = w->first + r;
+    const int64_t token = (int64_t)w->work->first_token + at / run->group;
+    const int64_t head = (int64_t)w->head * run->group + at % run->group;
+    prefetch_vector(run->q + token * run->q_token + head * run->q_head, vec_type_of(run->problem->q_dtype),
+                    run->q_rope != NULL ? w->dim_vo : w->dim);
+}
+
+/* The values of row r, which rows of a token may have in common. */
+INLINE float *prefill_values(const struct prefill_block *w, uint32_t r)
+{
+    return w->values + (size_t)((w->first % w->value_rows + r) / w->value_rows) * VALUE_STRIDE;
+}
+
+/* Finds what is added to the scores of a tile; false if every row's keys are all hidden. */
+static bool prefill_open_bias(struct prefill_block *w, struct prefill_tile *tile)
+{
+    bool any = !w->bias_rules.values, zero;
+    tile->biased = false;
+    for (uint32_t r = 0; w->bias_rules.values && r < w->rows; r++) {
+        float *values = prefill_values(w, r);
+        if (r > 0 && values == prefill_values(w, r - 1))
+            continue;
+        const uint64_t seen = bias_fill(&w->bias_rules, &w->bias[r], tile->base, tile->from, tile->to,
+                                        w->work->kv_len, values, &zero);
+        any |= (seen & tile->present) != 0;
+        tile->biased |= !zero;
+    }
+    return any;
+}
+
+/* Finds the keys of the tile at `base` that rows may see. */
+static void prefill_open_range(const struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
+{
+    const int32_t first = (int32_t)base;
+    const int32_t end = w->to - base < CPU_TILE_KEYS ? (int32_t)w->to : (int32_t)(base + CPU_TILE_KEYS);
+    int32_t from = end, to = first, every_from = first, every_to = end;
+    for (uint32_t r = 0; r < w->rows; r++) {
+        const int32_t lo = w->lo[r] > first ? w->lo[r] : first, hi = w->hi[r] < end ? w->hi[r] : end;
+        every_from = lo > every_from ? lo : every_from;
+        every_to = hi < every_to ? hi : every_to;
+        if (lo < hi) {
+            from = lo < from ? lo : from;
+            to = hi > to ? hi : to;
+        }
+    }
+    tile->base = base;
+    tile->open = from < to;
+    if (!tile->open)
+        return;
+    tile->from = (uint32_t)(from - first);
+    tile->to = (uint32_t)(to - first);
+    tile->unmasked = every_from <= from && every_to >= to;
+}
+
+/* Opens a tile whose range is known. */
+static void prefill_open_tile(struct prefill_block *w, uint64_t present, struct prefill_tile *tile)
+{
+    if (!tile->open)
+        return;
+    tile->present = present;
+    if ((~present & (~UINT64_C(0) >> (CPU_TILE_KEYS - tile->to)) & (~UINT64_C(0) << tile->from)) != 0)
+        tile->unmasked = false;
+    tile->open = prefill_open_bias(w, tile);
+}
+
+/* Widens the range of `all` to that of a tile. */
+static void prefill_widen(struct prefill_tile *all, const struct prefill_tile *tile)
+{
+    if (!tile->open)
+        return;
+    all->from = all->open && all->from < tile->from ? all->from : tile->from;
+    all->to = all->open && all->to > tile->to ? all->to : tile->to;
+    all->open = true;
+}
+
+/* One side of a cache, and the new rows beside it. */
+struct stage_side {
+    const struct cpu_cache *cached, *new_rows;
+    const int64_t *offsets, *scales;
+    enum vec_type type;
+    uint32_t dim;
+};
+
+INLINE struct stage_side side_of_keys(const struct prefill_block *w, const struct cpu_keys *keys)
+{
+    return (struct stage_side){&w->run->k, &w->run->k_new, keys->k, keys->k_scale, w->k_type, w->dim};
+}
+
+INLINE struct stage_side side_of_values(const struct prefill_block *w, const struct cpu_keys *keys)
+{
+    return (struct stage_side){&w->run->v, &w->run->v_new, keys->v, keys->v_scale, w->v_type, w->dim_vo};
+}
+
+/* Copies a vector that lies in pieces of `x` elements. */
+static void join(const char *from, const struct cpu_cache *cache, uint32_t size, uint32_t dim, char *to)
+{
+    if (cache->x == 1 && size == 2) {
+        for (uint32_t d = 0; d < dim; d++, from += cache->x_stride)
+            memcpy(to + 2 * (size_t)d, from, 2);
+        return;
+    }
+    for (uint32_t d = 0; d < dim; d += cache->x, from += cache->x_stride)
+        memcpy(to + (size_t)d * size, from, (size_t)(dim - d < cache->x ? dim - d : cache->x) * size);
+}
+
+/* The vector of key i of a tile in one piece, and what its elements are multiplied with. */
+INLINE const char *side_vector(const struct prefill_block *w, const struct stage_side *side,
+                               const struct cpu_keys *keys, uint32_t i, float *factor)
+{
+    const struct cpu_cache *cache = side->cached;
+    const struct cpu_cache *from = i < keys->first_new ? cache : side->new_rows;
+    const char *vector = cache->base + side->offsets[i] + (int64_t)w->head * from->head_stride;
+    *factor = vec_gain(side->type) *
+              cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, keys, i, w->head);
+    if (from->x == 0 || from->x >= side->dim)
+        return vector;
+    join(vector, from, vec_size(side->type), side->dim, w->vector);
+    return w->vector;
+}
+
+/* Prefetches the keys of a tile and their values; vectors in pieces are left. */
+static void prefill_prefetch(const struct prefill_block *w, const struct prefill_tile *tile,
+                             const struct cpu_keys *keys)
+{
+    const struct cpu_run *run = w->run;
+    for (uint32_t i = tile->from; i < tile->to && run->k.x == 0; i++) {
+        const bool is_new = i >= keys->first_new;
+        const char *k = run->k.base + keys->k[i] + w->head * (is_new ? &run->k_new : &run->k)->head_stride;
+        const char *v = run->v.base + keys->v[i] + w->head * (is_new ? &run->v_new : &run->v)->head_stride;
+        if ((keys->present >> i & 1) == 0)
+            continue;
+        prefetch_vector(k, w->k_type, w->dim);
+        if (v != k)
+            prefetch_vector(v, w->v_type, w->dim_vo);
+    }
+}
+
+/* Masks, for a vector of query rows from r on, the scores of keys that they do not see. */
+static void columns_mask(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
+{
+    const vec none = vec_set(-INFINITY);
+    const vec_int lo = vec_load_int(w->lo + r), hi = vec_load_int(w->hi + r);
+    for (uint32_t i = tile->from; i < tile->to; i++) {
+        const vec_bool seen = vec_between(lo, hi, (int32_t)(tile->base + i));
+        float *s = w->score + (size_t)i * KEY_STRIDE + r;
+        const vec x = vec_select(seen, vec_load_f32(s), none);
+        vec_store(s, tile->present >> i & 1 ? x : none);
+    }
+}
+
+/* Adds ALiBi to the scores of a vector of query rows from r on, which will be multiplied with `unit`. */
+static void columns_alibi(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile,
+                          vec unit)
+{
+    float distances[VEC_LANES]; /* from the anchor to the tile's first key */
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        distances[i] = (float)((int64_t)tile->base - w->alibi->anchor[r + i]);
+    const vec slope = vec_div(vec_load_f32(w->alibi->slope + r), unit);
+    const vec distance = vec_load_f32(distances);
+    const vec_bool folded = vec_less(vec_zero(), vec_load_f32(w->alibi->folded + r));
+    for (uint32_t i = tile->from; i < tile->to; i++) {
+        float *s = w->score + (size_t)i * KEY_STRIDE + r;
+        const vec d = vec_add(distance, vec_set((float)i));
+        vec_store(s, bias_alibi(vec_load_f32(s), slope, folded, d));
+    }
+}
+
+/* Adds values, which rows have side by side, in the same way. */
+static void columns_values(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile,
+                           vec unit)
+{
+    const vec factor = vec_div(vec_load_f32(w->factor + r), unit);
+    for (uint32_t i = tile->from - tile->from % VEC_LANES; i < tile->to; i += VEC_LANES) {
+        vec a[VEC_LANES];
+        UNROLL
+        for (uint32_t j = 0; j < VEC_LANES; j++) {
+            const uint32_t row = r + j < w->rows ? r + j : w->rows - 1;
+            a[j] = vec_load_f32(prefill_values(w, row) + i);
+        }
+        vec_transpose(a);
+        UNROLL
+        for (uint32_t j = 0; j < VEC_LANES; j++) {
+            float *s = w->score + (size_t)(i + j) * KEY_STRIDE + r;
+            vec_store(s, bias_add(vec_load_f32(s), a[j], factor));
+        }
+    }
+}
+
+/* Multiplies scores of a vector of query rows, from r on, with `unit`, and applies the soft cap. */
+static void columns_cap(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile, vec unit)
+{
+    const vec cap = vec_set(w->cap);
+    for (uint32_t i = tile->from; i < tile->to; i++) {
+        float *s = w->score + (size_t)i * KEY_STRIDE + r;
+        vec_store(s, vec_mul(vec_tanh(vec_mul(vec_load_f32(s), unit)), cap));
+    }
+}
+
+/* The largest scores of a vector of query rows from r on; a score that is NaN comes back as a weight. */
+static vec columns_largest(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
+{
+    const float *s = w->score + r;
+    vec even = vec_set(-INFINITY), odd = even;
+    uint32_t i = tile->from;
+    for (; i + 2 <= tile->to; i += 2) {
+        even = vec_max(vec_load_f32(s + (size_t)i * KEY_STRIDE), even);
+        odd = vec_max(vec_load_f32(s + (size_t)(i + 1) * KEY_STRIDE), odd);
+    }
+    if (i < tile->to)
+        even = vec_max(vec_load_f32(s + (size_t)i * KEY_STRIDE), even);
+    return vec_max(even, odd);
+}
+
+/* Whether row r sees key base + i of a tile. */
+static bool prefill_sees(const struct prefill_block *w, const struct prefill_tile *tile, uint32_t r,
+                         uint32_t i)
+{
+    const int32_t key = (int32_t)(tile->base + i);
+    return (tile->present >> i & 1) != 0 && key >= w->lo[r] && key < w->hi[r] &&
+           !(tile->biased && prefill_values(w, r)[i] == -INFINITY);
+}
+
+#endif
