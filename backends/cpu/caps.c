@@ -6,8 +6,10 @@
 
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units)
 {
-    return (struct attn_planner){
-        .problem = problem, .decode_rows = CPU_DECODE_ROWS, .prefill_rows = CPU_PREFILL_ROWS, .units = units};
+    return (struct attn_planner){.problem = problem,
+                                 .decode_rows = CPU_DECODE_ROWS,
+                                 .prefill_rows = CPU_PREFILL_ROWS / 2,
+                                 .units = units};
 }
 
 static void check_counts(const struct attn_problem *problem, struct attn_reason *why)

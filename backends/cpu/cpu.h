@@ -72,7 +72,7 @@ const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase);
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
                   const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out);
-/* The planner's parameters for this plugin's kernels. */
+/* The planner's parameters for this plugin's kernels; of its prefill items, the smaller size. */
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units);
 int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
 

@@ -221,8 +221,12 @@ enum cpu_level {
 
 /* Query rows (tokens times heads of a group) up to which a work item counts as decode. */
 #define CPU_DECODE_ROWS 16u
-/* Query rows of any other work item, at most (tokens = CPU_PREFILL_ROWS / group, at least 1). */
-#define CPU_PREFILL_ROWS 192u
+/*
+ * Query rows of any other work item, at most (tokens = CPU_PREFILL_ROWS / group, at least 1). Keys are staged
+ * once for all of them. Items have half as many where there would not be this many whole ones for a thread.
+ */
+#define CPU_PREFILL_ROWS  384u
+#define CPU_PREFILL_ITEMS 4u
 
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct cpu_kernel {
