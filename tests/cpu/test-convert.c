@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Tests the conversion of caches over all encodings: every code and pattern to every other type, and f32
- * around every midpoint of the target, against the oracle.
+ * around every midpoint of the target, against the oracle; and how the kernels of each level store results.
  */
 #include <criterion/criterion.h>
 #include <math.h>
 
 #include "attn/attn.h"
+#include "cpu.h"
 #include "oracle.h"
 #include "plugin.h"
 
@@ -156,4 +157,45 @@ Test(convert, every_encoding)
 Test(convert, every_encoding_with_scales)
 {
     all_types(true);
+}
+
+/* Numbers around all that f16 and bf16 have, and around the middles between them. */
+static void check_store(const struct cpu_kernel *kernel, uint32_t dtype)
+{
+    static const uint32_t ends[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x3001,
+                                    0x7fff, 0x8000, 0x8001, 0xefff, 0xf000, 0xf001, 0xffff};
+    enum { COUNT = sizeof ends / sizeof *ends * 5 };
+    float numbers[COUNT];
+    uint16_t got[COUNT + 1], wanted[COUNT];
+
+    for (uint32_t high = 0; high < 65536; high += 5) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const uint32_t bits = (high + i % 5) << 16 | ends[i / 5];
+            memcpy(&numbers[i], &bits, sizeof bits);
+        }
+        got[COUNT] = 0x1234;
+        kernel->store(dtype, got, numbers, COUNT);
+        cpu_store(dtype, wanted, numbers, COUNT);
+        cr_assert_arr_eq(got, wanted, sizeof wanted, "%s, numbers of %#x to %#x", kernel->caps.name, high,
+                         high + 4);
+        cr_assert_eq(got[COUNT], 0x1234);
+    }
+}
+
+Test(convert, results_at_every_level)
+{
+    struct entered entered;
+    cpu_store_fn last = cpu_store;
+
+    plugin_enter(&entered, "", NULL);
+    for (uint32_t i = 0; i < cpu_kernel_count; i++) {
+        const struct cpu_kernel *kernel = &cpu_kernels[i];
+        const uint32_t needed = cpu_level_flags(kernel->level);
+        if (kernel->store == last || (entered.instance->flags & needed) != needed)
+            continue;
+        last = kernel->store;
+        check_store(kernel, ATTN_F16);
+        check_store(kernel, ATTN_BF16);
+    }
+    plugin_leave(&entered);
 }
