@@ -2,7 +2,8 @@
 /*
  * Products of prefill by tile instructions, which multiply bf16 and add in f32. Every other number is a sum
  * of two or three bf16, its terms, and a product of such numbers is the sum of the products of their terms:
- * nothing is rounded away that f32 would keep, but for the last bits of weights and values, which keep 16.
+ * nothing is rounded away that f32 would keep, but for weights and values, which keep 16 bits where results
+ * have fewer.
  *
  * Scores are K Q^T, keys in the rows and query rows in the columns; weighted sums are V^T P^T, dimensions in
  * the rows and query rows in the columns. So scores come as prefill wants them, two scores below one another
@@ -38,16 +39,16 @@
 
 struct products {
     uint32_t q_terms, k_terms, v_terms, p_terms;
-    uint32_t staged_tiles;
-    uint32_t depth;    /* head_dim rounded up to TILE_DEPTH */
-    uint32_t dims;     /* head_dim_vo rounded up to two tiles */
-    uint32_t k_stride; /* of two staged keys, and of two values before they are transposed */
-    uint32_t v_stride;
-    uint32_t row_stride; /* of `rows` */
-    uint64_t odd_rows;   /* a bit for each row with a number that has no terms */
-    float factor, unit;  /* queries are multiplied with the first, a power of two, scores with the second */
-    uint16_t *q[TERMS];  /* panels of TILE_ROWS rows: [dimension / 2][row][2] */
-    float *span, *total; /* [row / 16][dimension][16] */
+    uint32_t staged_tiles; /* at a time */
+    uint32_t depth;        /* head_dim rounded up to TILE_DEPTH */
+    uint32_t dims;         /* head_dim_vo rounded up to two tiles */
+    uint32_t k_stride;     /* distance of two staged keys */
+    uint32_t v_stride;     /* of two values before they are transposed */
+    uint32_t row_stride;   /* of `rows` */
+    uint64_t odd_rows;     /* a bit for each row with a number that has no terms */
+    float factor, unit;    /* queries are multiplied with the first, a power of two, scores with the second */
+    uint16_t *q[TERMS];    /* panels of TILE_ROWS rows: [dimension / 2][row][2] */
+    float *span, *total;   /* [row / 16][dimension][16] */
     /* of the staged tiles; blocks share them */
     uint16_t *k[TERMS];      /* [tile][key][dimension] */
     uint16_t *v[TERMS];      /* [tile][dimension][key] */
