@@ -22,8 +22,6 @@
 #define SUM_VECS   (VEC_REGISTERS == 32 ? 16u : 8u)
 /* Distance of the score rows of two query rows, in floats. */
 #define SCORE_STRIDE CPU_TILE_KEYS
-/* Bytes that one prefetch loads. */
-#define CACHE_LINE 64u
 
 /* The keys or values that a call reads, and those that it prefetches (the same ones where nothing follows).
  */

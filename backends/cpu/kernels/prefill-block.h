@@ -5,8 +5,8 @@
  *
  * Scores are stored as score[key][row], so that row max, sums and masks are computed lane by lane.
  *
- * Included behind what a kind of products defines: `struct products`, its operands and sums of a block, and
- * BLOCK_ROWS, the query rows of a block, whose scores of a tile stay in the L1 cache.
+ * Included behind what a kind of products defines: `struct products`, its operands and sums of a block,
+ * BLOCK_ROWS, the query rows of a block, whose scores of a tile stay in the L1 cache, and STAGED_TILES.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_BLOCK_H
 #define ATTN_CPU_KERNELS_PREFILL_BLOCK_H
@@ -17,8 +17,6 @@
 #define BLOCKS (CPU_PREFILL_ROWS / BLOCK_ROWS)
 /* Query rows that products are computed for at a time. */
 #define PANEL_ROWS (2 * VEC_LANES)
-/* Bytes that one prefetch loads. */
-#define CACHE_LINE 64u
 /* Distance of two keys of a tile's scores, score[key][row], in floats: whole cache lines, no power of two. */
 #define KEY_STRIDE (BLOCK_ROWS + 16)
 /* Distance of the values of two rows, in floats: the same. */

@@ -8,8 +8,9 @@
 
 #include "row-state.h"
 
-/* Query rows of a block. */
-#define BLOCK_ROWS 64u
+/* Query rows of a block, and tiles that are staged at a time. */
+#define BLOCK_ROWS   64u
+#define STAGED_TILES 1u
 
 struct products {
     uint32_t q_panel, k_stride, o_stride; /* floats of a panel; distance of staged keys; of values and sums */
@@ -52,9 +53,6 @@ static void products_lay_out_shared(struct prefill_block *blocks, float *scratch
         blocks[b].products.v = v;
     }
 }
-
-/* Tiles that are staged at a time. */
-#define STAGED_TILES 1u
 
 INLINE uint32_t products_staged_tiles(const struct prefill_block *w)
 {

@@ -18,6 +18,9 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* Bytes that one prefetch loads. */
+#define CACHE_LINE 64u
+
 /* Element types as small constants, so that a kernel can be instantiated for each. */
 enum vec_type {
     VEC_F32 = 0,
