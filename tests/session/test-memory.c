@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What a session allocates, and that it goes on after an allocation that failed. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "../graph/tap.h"
 #include "failing.h"
@@ -78,11 +79,11 @@ static void test_forward(const struct pair_step *before, const struct pair_step 
 /* A step that no memory is left for does not stand in the way of smaller ones. */
 static void test_limit(void)
 {
-    static const struct pair_step huge = {1, {60000}, {60000}};
+    static const struct pair_step huge = {1, {8000000}, {8000000}};
     struct pair pair;
     pair_open(&pair, &sample, 0);
     for (int i = 0; i < 2; i++) {
-        failing_above(256 * 1024);
+        failing_above(2 * 1024 * 1024);
         const int32_t status = pair_forward(&pair, &huge);
         const int32_t after = pair_forward(&pair, &small);
         failing_above(0);
@@ -113,7 +114,8 @@ static void test_counts(void)
 
 int main(int argc, char **argv)
 {
-    (void)argv; /* the plugin of lazy.c allocates for each launch */
+    (void)argv;                     /* the plugin of lazy.c allocates for each launch */
+    setenv("ATTN_THREADS", "2", 1); /* each has scratch of its own */
     if (failing_works()) {
         warm_up();
         test_open();
