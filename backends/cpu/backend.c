@@ -46,7 +46,7 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     if (threads == 0)
         threads = instance->threads;
     if (threads == 0) {
-        threads = cpu_available();
+        threads = cpu_available("");
         threads = threads < CPU_THREADS_MAX ? threads : CPU_THREADS_MAX;
     }
     struct attn_backend_impl *backend = calloc(1, sizeof *backend);

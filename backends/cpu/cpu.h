@@ -49,12 +49,20 @@ struct attn_plan_impl {
 
 void cpu_log(const struct attn_instance *instance, uint32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* CPUs that this process may use, at least 1. */
-uint32_t cpu_available(void);
 /* ATTN_THREADS; 0 if it is not set or not a number. */
 uint32_t cpu_threads_option(const struct attn_instance *instance);
 int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                         uint32_t *out_count, struct attn_error *err);
+
+/* ---------------------------------------------------------------- processors.c */
+
+/*
+ * Cores that this process may use, at least 1: of its affinity mask, within cpu_quota. The files of the
+ * system are read below `root`, "" but for tests.
+ */
+uint32_t cpu_available(const char *root);
+/* CPUs' worth of time that control groups allow, rounded down, at least 1; UINT32_MAX without a limit. */
+uint32_t cpu_quota(const char *root);
 
 /* ---------------------------------------------------------------- cpuflags.c */
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The one device, this machine's CPUs: its name, level and number of CPUs. Also writes log lines. */
-#define _GNU_SOURCE
-#include <sched.h>
+/* The one device, this machine's CPUs: its name, level and number of cores. Also writes log lines. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +18,6 @@ void cpu_log(const struct attn_instance *instance, uint32_t level, const char *f
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     instance->host.log(instance->host.ctx, level, "cpu", text);
-}
-
-uint32_t cpu_available(void)
-{
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return (uint32_t)CPU_COUNT(&set);
-    /* There are more CPUs than cpu_set_t holds. */
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (uint32_t)online : 1;
 }
 
 uint32_t cpu_threads_option(const struct attn_instance *instance)
@@ -80,7 +67,7 @@ int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info 
     ATTN_INIT(out);
     out->device_class = ATTN_CLASS_CPU;
     out->device.type = ATTN_DEVICE_CPU;
-    out->units = cpu_available();
+    out->units = cpu_available("");
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page > 0)
         out->memory_bytes = (uint64_t)pages * (uint64_t)page;

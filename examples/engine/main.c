@@ -62,7 +62,7 @@ static int run_other_model(const struct arguments *a, struct prompts *prompts, u
 
 /* ---------------------------------------------------------------- language models */
 
-/* The same default as libattn's: ATTN_THREADS, else one thread per CPU that this process may use. */
+/* ATTN_THREADS, else one thread per CPU that this process may use. */
 static uint32_t default_threads(void)
 {
     const char *text = getenv("ATTN_THREADS");

@@ -130,19 +130,6 @@ static int32_t measure_on(struct run *run, const struct bench_case *the_case, st
     return status;
 }
 
-/* Threads of the ceilings: those of the backend, as given or by ATTN_THREADS; 0 = one per CPU. */
-static uint32_t ceiling_threads(const struct run *run, const struct bench_case *the_case)
-{
-    const struct attn_variable_record *variable;
-
-    if (the_case->threads != 0)
-        return the_case->threads;
-    for (uint32_t i = 0; (variable = attn_context_get_variable(run->context, i)) != NULL; i++)
-        if (strcmp(variable->name, "ATTN_THREADS") == 0)
-            return (uint32_t)strtoul(variable->value, NULL, 10);
-    return 0;
-}
-
 /* Selects, opens and measures. An enum exit_code. */
 static int run_case(struct run *run, const struct bench_case *the_case)
 {
@@ -160,7 +147,7 @@ static int run_case(struct run *run, const struct bench_case *the_case)
     if (status == ATTN_OK) {
         bool is_cpu = strncmp(attn_backend_get_device(backend), "cpu", 3) == 0;
         if (is_cpu && run->ceilings == NULL)
-            run->ceilings = ceilings_create(ceiling_threads(run, the_case));
+            run->ceilings = ceilings_create(bench_threads(run->context, the_case->threads));
         status = measure_on(run, the_case, backend, &err);
     }
     if (status != ATTN_OK)

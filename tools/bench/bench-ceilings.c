@@ -10,6 +10,27 @@
 enum { DEFAULT_REPS = 20 };
 #define SAMPLE_BYTES 32e6
 
+uint32_t bench_threads(struct attn_context *context, uint32_t given)
+{
+    const struct attn_variable_record *variable;
+    const struct attn_backend_record *backend;
+    struct attn_report *report;
+    struct attn_error err;
+    uint32_t threads = given;
+
+    ATTN_INIT(&err);
+    for (uint32_t i = 0; threads == 0 && (variable = attn_context_get_variable(context, i)) != NULL; i++)
+        if (strcmp(variable->name, "ATTN_THREADS") == 0)
+            threads = (uint32_t)strtoul(variable->value, NULL, 10);
+    if (threads != 0 || attn_context_get_report(context, &report, &err) != ATTN_OK)
+        return threads != 0 ? threads : machine_cpus();
+    for (uint32_t i = 0; threads == 0 && (backend = attn_report_get_backend(report, i)) != NULL; i++)
+        if (backend->has_device != 0 && backend->device_class == ATTN_CLASS_CPU)
+            threads = backend->units;
+    attn_report_destroy(report);
+    return threads != 0 ? threads : machine_cpus();
+}
+
 /* The row of a ceiling: the middle, least and most of its samples. */
 static void emit(struct bench *bench, const char *name, const char *how, double *samples, uint32_t count,
                  bool reads)
@@ -32,7 +53,17 @@ static void emit(struct bench *bench, const char *name, const char *how, double 
 int ceilings_mode(struct bench *bench)
 {
     uint32_t reps = bench->keys.reps != 0 ? bench->keys.reps : DEFAULT_REPS;
-    struct ceilings *ceilings = ceilings_create(bench->keys.threads);
+    struct attn_context *context;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    if (attn_context_create(NULL, &context, &err) != ATTN_OK) {
+        complain("%s", err.message);
+        return EXIT_NO;
+    }
+    attn_context_load_all(context, NULL); /* of a plugin that does not load nothing is known here */
+    struct ceilings *ceilings = ceilings_create(bench_threads(context, bench->keys.threads));
+    attn_context_destroy(context);
     double *samples = need_memory(NULL, reps, sizeof *samples);
 
     bench->text.name = sizeof "arithmetic_avx512" - 1;

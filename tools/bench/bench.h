@@ -125,6 +125,12 @@ int load_mode(struct bench *bench);
 int metadata_mode(struct bench *bench);
 int serve_mode(struct bench *bench);
 
+/*
+ * bench-ceilings.c: threads of the ceilings, which are those of the backend: the given number, else
+ * ATTN_THREADS, else the units of a CPU device that the context has loaded.
+ */
+uint32_t bench_threads(struct attn_context *context, uint32_t given);
+
 /* bench-serve-row.c: `more` of its row; `serve` is a struct serve. */
 void serve_say(struct jsonout *json, const void *serve);
 

@@ -192,7 +192,7 @@ struct ceilings *ceilings_create(uint32_t threads)
 {
     struct ceilings *ceilings = need_memory(NULL, 1, sizeof *ceilings);
 
-    *ceilings = (struct ceilings){.threads = threads != 0 ? threads : machine_cpus()};
+    *ceilings = (struct ceilings){.threads = threads};
     ceilings->bytes = (machine_cold_set() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     ceilings->most = ceilings->bytes < MOST_BYTES ? ceilings->bytes : MOST_BYTES;
     ceilings->set = aligned_alloc(HUGE_PAGE, ceilings->bytes);

@@ -11,7 +11,7 @@ enum ceiling_level { LEVEL_PLAIN, LEVEL_AVX2, LEVEL_AVX512, LEVEL_AMX, LEVELS };
 
 struct ceilings;
 
-/* Takes and fills the set to be read, and finds the fastest way to read it. threads 0: one per CPU. */
+/* Takes and fills the set to be read, and finds the fastest way to read it. */
 struct ceilings *ceilings_create(uint32_t threads);
 void ceilings_destroy(struct ceilings *ceilings);
 

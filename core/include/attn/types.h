@@ -824,7 +824,7 @@ enum attn_log_level {
 /* Native objects of the caller, given to attn_backend_open. */
 struct attn_open_config {
     uint32_t struct_size;
-    uint32_t threads;     /* CPU: threads of the plugin's pool; 0 = ATTN_THREADS, else all */
+    uint32_t threads;     /* CPU: threads of the pool; 0 = ATTN_THREADS, else one per core */
     void *native_context; /* the caller's cl_context, CUcontext, ... or NULL */
 };
 
