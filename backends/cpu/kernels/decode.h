@@ -388,7 +388,7 @@ static void decode_epilogue(const struct decode_block *w)
         const uint32_t h = (w->head + i / w->rows) * group + i % group;
         for (uint32_t d = 0; d < vec_count(w->dim_vo); d++) {
             const vec x = vec_mul(vec_load_f32(o + VEC_LANES * (size_t)d), inverse);
-            vec_store(out + vec_offset(d, w->dim_vo), x);
+            vec_store(out + vec_offset(d, w->dim_vo), vec_add(x, vec_zero())); /* 0 for -0 */
         }
         cpu_epilogue(w->run, w->work, i % w->rows / group, h, out,
                      row_lse(w->m_total[i], w->l_total[i], w->rules.bias.distance ? w->slope[i].base : 0));

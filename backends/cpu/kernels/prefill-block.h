@@ -41,10 +41,11 @@ struct prefill_block {
     uint32_t first, rows, padded; /* first row, rows, rows rounded up to panels */
     uint32_t dim, dim_vo;
     enum vec_type k_type, v_type;
-    float cap;         /* soft cap in units of log2, 0 = none */
-    uint32_t from, to; /* [from, to) has all keys that some row sees */
-    bool span_empty;   /* nothing was added to the span yet */
-    bool total_empty;  /* nor to the total */
+    float cap;                     /* soft cap in units of log2, 0 = none */
+    uint32_t from, to;             /* [from, to) has all keys that some row sees */
+    uint32_t every_from, every_to; /* every row sees all of [every_from, every_to) */
+    bool span_empty;               /* nothing was added to the span yet */
+    bool total_empty;              /* nor to the total */
     struct bias_rules bias_rules;
     uint32_t value_rows;         /* query heads of a token that have the same values */
     struct cpu_bias *bias;       /* of each row, if there are values */
@@ -95,8 +96,8 @@ static void prefill_bias(struct prefill_block *w, uint32_t r)
 /* Which keys the rows see, and the state before the first key. */
 static void prefill_begin(struct prefill_block *w)
 {
-    w->from = UINT32_MAX;
-    w->to = 0;
+    w->from = w->every_to = UINT32_MAX;
+    w->to = w->every_from = 0;
     for (uint32_t r = 0; r < w->padded; r++) {
         uint32_t lo, hi;
         cpu_visible(w->run, w->work, (w->first + (r < w->rows ? r : w->rows - 1)) / w->run->group, &lo, &hi);
@@ -106,6 +107,8 @@ static void prefill_begin(struct prefill_block *w)
             w->from = lo < w->from ? lo : w->from;
             w->to = hi > w->to ? hi : w->to;
         }
+        w->every_from = lo > w->every_from ? lo : w->every_from;
+        w->every_to = hi < w->every_to ? hi : w->every_to;
         prefill_bias(w, r);
         w->m[r] = w->m_total[r] = -INFINITY;
         w->l[r] = w->l_total[r] = 0;
@@ -179,6 +182,13 @@ static void prefill_open_range(const struct prefill_block *w, uint32_t base, str
     const int32_t first = (int32_t)base;
     const int32_t end = w->to - base < CPU_TILE_KEYS ? (int32_t)w->to : (int32_t)(base + CPU_TILE_KEYS);
     int32_t from = end, to = first, every_from = first, every_to = end;
+    tile->base = base;
+    if (base >= w->every_from && base < w->every_to && w->every_to - base >= CPU_TILE_KEYS) {
+        tile->from = 0;
+        tile->to = CPU_TILE_KEYS;
+        tile->open = tile->unmasked = true;
+        return;
+    }
     for (uint32_t r = 0; r < w->rows; r++) {
         const int32_t lo = w->lo[r] > first ? w->lo[r] : first, hi = w->hi[r] < end ? w->hi[r] : end;
         every_from = lo > every_from ? lo : every_from;
@@ -188,7 +198,6 @@ static void prefill_open_range(const struct prefill_block *w, uint32_t base, str
             to = hi > to ? hi : to;
         }
     }
-    tile->base = base;
     tile->open = from < to;
     if (!tile->open)
         return;

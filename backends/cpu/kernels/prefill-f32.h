@@ -157,13 +157,16 @@ static void sums(const struct prefill_block *w, const struct prefill_tile *tile)
     for (uint32_t d = 0; d < w->dim_vo; d += SUM_DIMS) {
         const float *v = w->products.v + (size_t)tile->from * stride + d;
         const float *p = w->score + (size_t)tile->from * KEY_STRIDE;
-        for (uint32_t r = 0, next; r < w->rows; r = next) { /* a call may include rows behind the last */
+        for (uint32_t r = 0, count; r < w->rows; r += count) { /* a call may include rows behind the last */
             float *o = w->products.span + (size_t)r * stride + d;
-            next = r + (w->rows - r <= LAST_ROWS ? LAST_ROWS : SUM_ROWS);
-            if (next - r == LAST_ROWS)
+            const uint32_t left = w->rows - r;
+            count = left <= LAST_ROWS ? LAST_ROWS : left < SUM_ROWS ? SUM_ROWS - 1 : SUM_ROWS;
+            if (count == LAST_ROWS)
                 rows_sums(LAST_ROWS, n, p + r, v, stride, w->correction + r, w->span_empty, o, stride);
-            else
+            else if (count == SUM_ROWS)
                 rows_sums(SUM_ROWS, n, p + r, v, stride, w->correction + r, w->span_empty, o, stride);
+            else
+                rows_sums(SUM_ROWS - 1, n, p + r, v, stride, w->correction + r, w->span_empty, o, stride);
         }
     }
 }
@@ -200,25 +203,30 @@ static void products_sums(struct prefill_block *w, const struct prefill_tile *ti
 /* Adds the spans to the totals. */
 static void products_close_span(struct prefill_block *w)
 {
+    if (w->total_empty) { /* the span is the total, and room for the next is where that was */
+        float *total = w->products.span;
+        w->products.span = w->products.total;
+        w->products.total = total;
+        memcpy(w->l_total, w->l, sizeof w->l);
+        return;
+    }
     for (uint32_t r = 0; r < w->rows; r++) {
         const float c = w->m[r] == -INFINITY ? 1 : vec_exp2_scalar(w->m_total[r] - w->m[r]);
         const vec factor = vec_set(c);
         float *total = w->products.total + (size_t)r * w->products.o_stride;
         const float *span = w->products.span + (size_t)r * w->products.o_stride;
-        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES) {
-            const vec x = vec_load_f32(span + d);
-            vec_store(total + d, w->total_empty ? x : vec_fma(vec_load_f32(total + d), factor, x));
-        }
+        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
+            vec_store(total + d, vec_fma(vec_load_f32(total + d), factor, vec_load_f32(span + d)));
         w->l_total[r] = w->l_total[r] * c + w->l[r];
     }
 }
 
-/* The total of row r times `factor`; rows are asked for in their order. */
+/* The total of row r times `factor`, and 0 for -0; rows are asked for in their order. */
 static const float *products_row(const struct prefill_block *w, uint32_t r, float factor)
 {
     float *o = w->products.total + (size_t)r * w->products.o_stride;
     for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
-        vec_store(o + d, vec_mul(vec_load_f32(o + d), vec_set(factor)));
+        vec_store(o + d, vec_add(vec_mul(vec_load_f32(o + d), vec_set(factor)), vec_zero()));
     return o;
 }
 

@@ -13,11 +13,14 @@
 /* Dimensions of one call for weighted sums. */
 #define SUM_DIMS (2 * VEC_LANES)
 /* Dimensions that are summed before they are added to a score, which bounds its error for any vector. */
-#define SCORE_DIMS 16u
-/* Keys of one call for scores; query rows of one call for weighted sums, many or few. */
-#define SCORE_KEYS (VEC_REGISTERS == 32 ? 12u : 6u)
-#define SUM_ROWS   (VEC_REGISTERS == 32 ? 12u : 6u)
+#define SCORE_DIMS 32u
+/* Keys of one call for scores; query rows of one call for weighted sums, or one row less, or few. */
+#define SCORE_KEYS (VEC_REGISTERS == 32 ? 13u : 6u)
+#define SUM_ROWS   (VEC_REGISTERS == 32 ? 13u : 6u)
 #define LAST_ROWS  4u
+
+_Static_assert(BLOCK_ROWS % SUM_ROWS == SUM_ROWS - 1 || BLOCK_ROWS % SUM_ROWS == LAST_ROWS,
+               "the last call for weighted sums ends with the block");
 
 /* Scores of `keys` staged keys and a panel over dimensions [0, n), SCORE_DIMS at a time, into sum[]. */
 INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, const float *q, uint32_t n,

@@ -595,21 +595,26 @@ static void products_sums(struct prefill_block *w, const struct prefill_tile *ti
 static void products_close_span(struct prefill_block *w)
 {
     const uint32_t dims = w->products.dims;
+    if (w->total_empty) { /* the span is the total, and room for the next is where that was */
+        float *total = w->products.span;
+        w->products.span = w->products.total;
+        w->products.total = total;
+        memcpy(w->l_total, w->l, sizeof w->l);
+        return;
+    }
     for (uint32_t r = 0; r < w->padded; r += TILE_ROWS) {
         const vec m = vec_load_f32(w->m + r), one = vec_set(1);
         const vec factor = vec_select(vec_equal(m, vec_set(-INFINITY)), one,
                                       vec_exp2(vec_sub(vec_load_f32(w->m_total + r), m)));
         float *total = w->products.total + (size_t)r * dims;
         const float *span = w->products.span + (size_t)r * dims;
-        for (uint32_t at = 0; at < dims * TILE_ROWS; at += TILE_ROWS) {
-            const vec x = vec_load_f32(span + at);
-            vec_store(total + at, w->total_empty ? x : vec_fma(vec_load_f32(total + at), factor, x));
-        }
+        for (uint32_t at = 0; at < dims * TILE_ROWS; at += TILE_ROWS)
+            vec_store(total + at, vec_fma(vec_load_f32(total + at), factor, vec_load_f32(span + at)));
         vec_store(w->l_total + r, vec_fma(vec_load_f32(w->l_total + r), factor, vec_load_f32(w->l + r)));
     }
 }
 
-/* The total of row r times `factor`; rows are asked for in their order. */
+/* The total of row r times `factor`, and 0 for -0; rows are asked for in their order. */
 static const float *products_row(const struct prefill_block *w, uint32_t r, float factor)
 {
     const struct products *own = &w->products;
@@ -626,7 +631,7 @@ static const float *products_row(const struct prefill_block *w, uint32_t r, floa
     }
     float *row = own->rows + (size_t)(r % TILE_ROWS) * own->row_stride;
     for (uint32_t d = 0; d < own->dims; d += VEC_LANES)
-        vec_store(row + d, vec_mul(vec_load_f32(row + d), vec_set(factor)));
+        vec_store(row + d, vec_add(vec_mul(vec_load_f32(row + d), vec_set(factor)), vec_zero()));
     return row;
 }
 

@@ -227,7 +227,7 @@ static void end_row(const struct row_block *block, struct row *row)
         return;
     }
     for (uint32_t d = 0; d < block->dim_vo; d++)
-        row->total[d] = (float)((double)row->total[d] / row->l_total);
+        row->total[d] = (float)((double)row->total[d] / row->l_total) + 0.0f;
     cpu_epilogue(block->run, block->work, row->t, row->h, row->total, (float)(row->max + log(row->l_total)));
 }
 
