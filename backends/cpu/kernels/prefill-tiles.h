@@ -461,12 +461,12 @@ INLINE vec weights_of(const struct prefill_block *w, uint32_t r, const struct pr
             odd = vec_zero();
         sum = vec_add(sum, vec_add(even, odd));
         UNROLL
-        for (uint32_t term = 0; term < terms; term++) {
-            const vec_int pairs = bf16_pairs(even, odd);
-            bf16_store_pairs(weights_at(w, term, i, r), pairs);
-            even = vec_sub(even, bf16_even(pairs));
-            odd = vec_sub(odd, bf16_odd(pairs));
+        for (uint32_t term = 0; term + 1 < terms; term++) { /* the last one rounds what is left */
+            bf16_store_pairs(weights_at(w, term, i, r), bf16_cut_pairs(even, odd));
+            even = vec_sub(even, bf16_cut(even));
+            odd = vec_sub(odd, bf16_cut(odd));
         }
+        bf16_store_pairs(weights_at(w, terms - 1, i, r), bf16_pairs(even, odd));
     }
     return sum;
 }

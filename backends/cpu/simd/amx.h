@@ -59,6 +59,20 @@ INLINE vec_int bf16_pairs(vec even, vec odd)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(odd, even));
 }
 
+/* A number with the upper half of its bits: what a bf16 keeps of it without rounding. */
+INLINE vec bf16_cut(vec x)
+{
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int32_t)0xffff0000)));
+}
+
+/* The pairs of bf16_pairs, cut and not rounded. */
+INLINE vec_int bf16_cut_pairs(vec even, vec odd)
+{
+    const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
+    return _mm512_or_si512(low, _mm512_castps_si512(bf16_cut(odd)));
+}
+
 INLINE vec bf16_even(vec_int pairs)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
@@ -66,12 +80,7 @@ INLINE vec bf16_even(vec_int pairs)
 
 INLINE vec bf16_odd(vec_int pairs)
 {
-    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int32_t)0xffff0000)));
-}
-
-INLINE vec_int bf16_load_pairs(const uint16_t *from)
-{
-    return _mm512_loadu_si512(from);
+    return bf16_cut(_mm512_castsi512_ps(pairs));
 }
 
 INLINE void bf16_store_pairs(uint16_t *to, vec_int pairs)
