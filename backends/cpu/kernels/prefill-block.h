@@ -70,22 +70,33 @@ struct prefill_tile {
     uint64_t present;
 };
 
-/* What is added to the scores of row r; rows behind the last are like it. */
+/* The query of a row: a token of the work item, and a query head. */
+struct prefill_row {
+    uint32_t token, head;
+};
+
+/* That of row r; rows behind the last are like it. */
+INLINE struct prefill_row prefill_row(const struct prefill_block *w, uint32_t r)
+{
+    const uint32_t group = w->run->group, at = w->first + (r < w->rows ? r : w->rows - 1);
+    return (struct prefill_row){at / group, w->head * group + at % group};
+}
+
+/* What is added to the scores of row r. */
 static void prefill_bias(struct prefill_block *w, uint32_t r)
 {
     const struct cpu_run *run = w->run;
-    const uint32_t at = w->first + (r < w->rows ? r : w->rows - 1), lo = (uint32_t)w->lo[r],
-                   hi = (uint32_t)w->hi[r];
+    const struct prefill_row row = prefill_row(w, r);
     struct cpu_bias bias;
     if (!w->bias_rules.values && !w->bias_rules.distance)
         return;
-    cpu_bias_init(run, w->work, at / run->group, w->head * run->group + at % run->group, &bias);
+    cpu_bias_init(run, w->work, row.token, row.head, &bias);
     if (w->bias_rules.values) {
         w->factor[r] = bias_factor(run, &w->bias_rules, bias.slope);
         w->bias[r] = bias;
     }
     if (w->bias_rules.distance) {
-        const struct bias_slope slope = bias_slope_of(run, &bias, lo, hi);
+        const struct bias_slope slope = bias_slope_of(run, &bias, (uint32_t)w->lo[r], (uint32_t)w->hi[r]);
         w->alibi->slope[r] = slope.slope;
         w->alibi->folded[r] = slope.folded ? 1 : 0;
         w->alibi->anchor[r] = slope.anchor;
@@ -100,7 +111,7 @@ static void prefill_begin(struct prefill_block *w)
     w->to = w->every_from = 0;
     for (uint32_t r = 0; r < w->padded; r++) {
         uint32_t lo, hi;
-        cpu_visible(w->run, w->work, (w->first + (r < w->rows ? r : w->rows - 1)) / w->run->group, &lo, &hi);
+        cpu_visible(w->run, w->work, prefill_row(w, r).token, &lo, &hi);
         w->lo[r] = lo < hi ? (int32_t)lo : 0;
         w->hi[r] = lo < hi ? (int32_t)hi : 0;
         if (lo < hi) {
@@ -119,8 +130,8 @@ static void prefill_begin(struct prefill_block *w)
 /* Query of row r as f32, times `factor`. */
 static void prefill_query(const struct prefill_block *w, uint32_t r, float factor, float *to)
 {
-    const uint32_t group = w->run->group, at = w->first + r;
-    query_convert(w->run, w->work, at / group, w->head * group + at % group, factor, to);
+    const struct prefill_row row = prefill_row(w, r);
+    query_convert(w->run, w->work, row.token, row.head, factor, to);
 }
 
 /* Prefetches a vector of n elements. */
@@ -134,23 +145,22 @@ INLINE void prefetch_vector(const char *vector, enum vec_type type, uint32_t n)
 static void prefill_prefetch_out(const struct prefill_block *w, uint32_t r)
 {
     const struct cpu_run *run = w->run;
-    const uint32_t at = w->first + r, bytes = w->dim_vo * vec_size(vec_type_of(run->problem->out_dtype));
-    const int64_t token = (int64_t)w->work->first_token + at / run->group;
-    const int64_t head = (int64_t)w->head * run->group + at % run->group;
-    const char *row = run->out + token * run->out_token + head * run->out_head;
+    const struct prefill_row row = prefill_row(w, r);
+    const uint32_t bytes = w->dim_vo * vec_size(vec_type_of(run->problem->out_dtype));
+    const char *out =
+        run->out + ((int64_t)w->work->first_token + row.token) * run->out_token + row.head * run->out_head;
     for (uint32_t d = 0; w->work->splits <= 1 && d < bytes; d += CACHE_LINE)
-        __builtin_prefetch(row + d, 1, 3);
+        __builtin_prefetch(out + d, 1, 3);
 }
 
 /* Prefetches the query of row r. */
 static void prefill_prefetch_query(const struct prefill_block *w, uint32_t r)
 {
     const struct cpu_run *run = w->run;
-    const uint32_t at = w->first + r;
-    const int64_t token = (int64_t)w->work->first_token + at / run->group;
-    const int64_t head = (int64_t)w->head * run->group + at % run->group;
-    prefetch_vector(run->q + token * run->q_token + head * run->q_head, vec_type_of(run->problem->q_dtype),
-                    run->q_rope != NULL ? w->dim_vo : w->dim);
+    const struct prefill_row row = prefill_row(w, r);
+    const char *q =
+        run->q + ((int64_t)w->work->first_token + row.token) * run->q_token + row.head * run->q_head;
+    prefetch_vector(q, vec_type_of(run->problem->q_dtype), run->q_rope != NULL ? w->dim_vo : w->dim);
 }
 
 /* The values of row r, which rows of a token may have in common. */
@@ -257,13 +267,20 @@ static void join(const char *from, const struct cpu_cache *cache, uint32_t size,
         memcpy(to + (size_t)d * size, from, (size_t)(dim - d < cache->x ? dim - d : cache->x) * size);
 }
 
-/* The vector of key i of a tile in one piece, and what its elements are multiplied with. */
+/* Where the vector of key i of a tile begins, and of which cache or new rows it is. */
+INLINE const char *side_address(const struct prefill_block *w, const struct stage_side *side,
+                                const struct cpu_keys *keys, uint32_t i, const struct cpu_cache **from)
+{
+    *from = i < keys->first_new ? side->cached : side->new_rows;
+    return side->cached->base + side->offsets[i] + (int64_t)w->head * (*from)->head_stride;
+}
+
+/* That vector in one piece, and what its elements are multiplied with. */
 INLINE const char *side_vector(const struct prefill_block *w, const struct stage_side *side,
                                const struct cpu_keys *keys, uint32_t i, float *factor)
 {
-    const struct cpu_cache *cache = side->cached;
-    const struct cpu_cache *from = i < keys->first_new ? cache : side->new_rows;
-    const char *vector = cache->base + side->offsets[i] + (int64_t)w->head * from->head_stride;
+    const struct cpu_cache *cache = side->cached, *from;
+    const char *vector = side_address(w, side, keys, i, &from);
     *factor = vec_gain(side->type) *
               cpu_key_scale(&cache->scale, &side->new_rows->scale, side->scales, keys, i, w->head);
     if (from->x == 0 || from->x >= side->dim)
@@ -276,16 +293,15 @@ INLINE const char *side_vector(const struct prefill_block *w, const struct stage
 static void prefill_prefetch(const struct prefill_block *w, const struct prefill_tile *tile,
                              const struct cpu_keys *keys)
 {
-    const struct cpu_run *run = w->run;
-    for (uint32_t i = tile->from; i < tile->to && run->k.x == 0; i++) {
-        const bool is_new = i >= keys->first_new;
-        const char *k = run->k.base + keys->k[i] + w->head * (is_new ? &run->k_new : &run->k)->head_stride;
-        const char *v = run->v.base + keys->v[i] + w->head * (is_new ? &run->v_new : &run->v)->head_stride;
+    const struct stage_side k = side_of_keys(w, keys), v = side_of_values(w, keys);
+    const struct cpu_cache *from;
+    for (uint32_t i = tile->from; i < tile->to && w->run->k.x == 0; i++) {
+        const char *key = side_address(w, &k, keys, i, &from), *value = side_address(w, &v, keys, i, &from);
         if ((keys->present >> i & 1) == 0)
             continue;
-        prefetch_vector(k, w->k_type, w->dim);
-        if (v != k)
-            prefetch_vector(v, w->v_type, w->dim_vo);
+        prefetch_vector(key, k.type, k.dim);
+        if (value != key)
+            prefetch_vector(value, v.type, v.dim);
     }
 }
 

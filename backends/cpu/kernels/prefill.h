@@ -112,11 +112,9 @@ static void prefill_close_span(struct prefill_block *w)
 
 static void prefill_epilogue(const struct prefill_block *w)
 {
-    const uint32_t group = w->run->group;
     for (uint32_t r = 0; r < w->rows; r++) {
-        const uint32_t at = w->first + r;
-        cpu_epilogue(w->run, w->work, at / group, w->head * group + at % group,
-                     products_row(w, r, 1 / w->l_total[r]),
+        const struct prefill_row row = prefill_row(w, r);
+        cpu_epilogue(w->run, w->work, row.token, row.head, products_row(w, r, 1 / w->l_total[r]),
                      row_lse(w->m_total[r], w->l_total[r], w->bias_rules.distance ? w->alibi->base[r] : 0));
     }
 }
