@@ -4,6 +4,9 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 #include <stdio.h>
 
@@ -103,6 +106,17 @@ __attribute__((unused)) static bool has_amx(void)
         return false;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0 &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#elif defined(__aarch64__)
+/*
+ * Bits of a vector of SVE; 0 without SVE. Linux may give a process less than the machine has; threads inherit
+ * what the thread has that starts them.
+ */
+__attribute__((unused)) static int sve_bits(void)
+{
+    const int vector_length = (getauxval(AT_HWCAP) & HWCAP_SVE) != 0 ? prctl(PR_SVE_GET_VL) : 0;
+
+    return vector_length > 0 ? (vector_length & PR_SVE_VL_LEN_MASK) * 8 : 0;
 }
 #endif
 

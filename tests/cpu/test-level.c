@@ -2,9 +2,13 @@
 /*
  * Tests which kernels a machine gets, and under which values of ATTN_CPU_FLAGS: a level that is never chosen
  * would pass every other test. A plain program, so that it runs under an emulator too.
+ *
+ * usage: test-level [LEVEL]: the best one of the machine, where that is known
  */
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,6 +30,8 @@ static const struct {
     const char *name, *flags;
 } levels[] = {
 #if defined(__aarch64__)
+    {"sve512", "sve512"},
+    {"sve256", "sve256"},
     {"neon", "neon"},
 #else
     {"amx", "avx512,amx"},
@@ -35,6 +41,17 @@ static const struct {
 };
 
 static int failures;
+
+#if defined(__aarch64__)
+/* Bits of a vector of SVE as the processor tells them, where the plugin asks the system; 0 without SVE. */
+static unsigned long sve_bits(void)
+{
+    unsigned long bytes = 0;
+    if ((getauxval(AT_HWCAP) & HWCAP_SVE) != 0)
+        __asm__(".arch_extension sve\n\trdvl %0, #1" : "=r"(bytes));
+    return bytes * 8;
+}
+#endif
 
 static bool has(const char *level)
 {
@@ -47,8 +64,15 @@ static bool has(const char *level)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
+#elif defined(__aarch64__)
+    if (strcmp(level, "sve512") == 0)
+        return sve_bits() == 512;
+    if (strcmp(level, "sve256") == 0)
+        return sve_bits() == 256;
     return strcmp(level, "neon") == 0;
+#else
+    (void)level;
+    return false;
 #endif
 }
 
@@ -111,18 +135,29 @@ static void check_level(const char *flags, const char *level)
     }
 }
 
-int main(void)
+/* The best level that the machine has, without those before `first`; NULL: none. */
+static const char *best_level(size_t first)
 {
-    const char *best = NULL;
+    for (size_t i = first; i < sizeof levels / sizeof levels[0]; i++)
+        if (has(levels[i].name))
+            return levels[i].name;
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *best = best_level(0);
     char removed[64] = "";
 
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        const char *level = has(levels[i].name) ? levels[i].name : NULL;
-        check_level(levels[i].flags, level);
-        best = best != NULL ? best : level;
-        if (i > 0) /* the best of those that are left */
-            check_level(removed + 1, level);
+        check_level(levels[i].flags, has(levels[i].name) ? levels[i].name : NULL);
+        if (i > 0)
+            check_level(removed + 1, best_level(i));
         snprintf(removed + strlen(removed), sizeof removed - strlen(removed), ",-%s", levels[i].name);
+    }
+    if (argc > 1 && (best == NULL || strcmp(best, argv[1]) != 0)) {
+        printf("the best level is %s, not %s\n", best != NULL ? best : "none", argv[1]);
+        failures++;
     }
     check_level("", best);
     check_level("-" FOREIGN, best);

@@ -57,7 +57,8 @@ static bool honoured(const struct greedy_config *config, const struct greedy_res
     if (config->backend && strcmp(config->backend, result->backend) != 0)
         return false;
     return !config->variable || strcmp(config->variable, "ATTN_CPU_FLAGS=none") != 0 ||
-           (!strstr(result->kernels, "avx") && !strstr(result->kernels, "neon"));
+           (!strstr(result->kernels, "avx") && !strstr(result->kernels, "sve") &&
+            !strstr(result->kernels, "neon"));
 }
 
 static void test_config(struct engine *e, const struct tokens *prompt, const struct greedy_result *base,

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Tests the operations of a level by themselves, lane by lane, against plain C: all codes of all types, and
+ * what kernels meet too rarely for a share of the cases of attn-check. Compiled for the level as level.c is.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include CPU_LEVEL_SIMD
+
+#include "fp8-int8.h"
+#include "half.h"
+#include "simd/math.h"
+
+#define FIRST_LANES ((UINT32_C(1) << VEC_LANES) - 1)
+
+static const uint32_t dtypes[VEC_TYPES] = {ATTN_F32,  ATTN_F16,  ATTN_BF16,     ATTN_INT8,
+                                           ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+static int failures;
+
+static void fail(const char *what, uint32_t at, float got, float wanted)
+{
+    if (failures++ < 20)
+        printf("%s, %#x: %a (%#x), not %a (%#x)\n", what, at, (double)got, attn__f32_bits(got),
+               (double)wanted, attn__f32_bits(wanted));
+}
+
+/* The same number, zeros with their signs, or NaN both. */
+static void expect(const char *what, uint32_t at, float got, float wanted)
+{
+    if (attn__f32_bits(got) != attn__f32_bits(wanted) && !(isnan(got) && isnan(wanted)))
+        fail(what, at, got, wanted);
+}
+
+static void expect_vec(const char *what, uint32_t at, vec got, const float *wanted)
+{
+    float lanes[VEC_LANES];
+    vec_store(lanes, got);
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        expect(what, at + i, lanes[i], wanted[i]);
+}
+
+static float decode(enum vec_type type, uint32_t code)
+{
+    if (type == VEC_F16)
+        return attn__f16_to_f32((uint16_t)code);
+    if (type == VEC_BF16)
+        return attn__bf16_to_f32((uint16_t)code);
+    return attn__codec8_decode(dtypes[type], (uint8_t)code) / vec_gain(type);
+}
+
+/* Every code, at addresses that are not aligned. */
+static void test_loads(enum vec_type type)
+{
+    const uint32_t size = vec_size(type), codes = UINT32_C(1) << 8 * size;
+    char bytes[1 + VEC_LANES * sizeof(float)];
+    float wanted[VEC_LANES];
+    for (uint32_t code = 0; code < codes; code += VEC_LANES) {
+        for (uint32_t i = 0; i < VEC_LANES; i++) {
+            const uint16_t x = (uint16_t)(code + i);
+            memcpy(bytes + 1 + (size_t)i * size, &x, size); /* the low byte first */
+            wanted[i] = decode(type, code + i);
+        }
+        expect_vec("load", (uint32_t)type << 16 | code, vec_load(type, bytes + 1), wanted);
+    }
+}
+
+/* Stores VEC_LANES numbers, which are rounded as plain C rounds them. */
+static void check_halves(enum vec_type type, const float *x)
+{
+    uint16_t halves[VEC_LANES + 1] = {0};
+    vec_store_half(type, halves, vec_load_f32(x));
+    for (uint32_t i = 0; i < VEC_LANES; i++) {
+        const uint16_t wanted = type == VEC_F16 ? attn__f32_to_f16(x[i]) : attn__f32_to_bf16(x[i]);
+        const uint16_t quiet = type == VEC_F16 ? 0x7e00 : 0x7fc0;
+        if (isnan(x[i]) ? (halves[i] & quiet) != quiet : halves[i] != wanted)
+            fail("store", attn__f32_bits(x[i]), decode(type, halves[i]), decode(type, wanted));
+    }
+    if (halves[VEC_LANES] != 0)
+        fail("behind the store", VEC_LANES, halves[VEC_LANES], 0);
+}
+
+/* Every number of the type, and about it what rounds up, down or to even. */
+static void test_stores(enum vec_type type)
+{
+    static const int32_t away[] = {0,       1,      -1,     0x0fff, 0x1000, 0x1001,
+                                   -0x1000, 0x7fff, 0x8000, 0x8001, -0x8000};
+    float x[VEC_LANES];
+    uint32_t n = 0;
+    for (uint32_t code = 0; code < 0x10000; code++) {
+        for (uint32_t i = 0; i < sizeof away / sizeof *away; i++) {
+            x[n++] = attn__f32_of_bits(attn__f32_bits(decode(type, code)) + (uint32_t)away[i]);
+            if (n == VEC_LANES) {
+                check_halves(type, x);
+                n = 0;
+            }
+        }
+    }
+}
+
+static const float numbers[] = {0.0f,      -0.0f, 1.0f,    -1.0f,     1.5f,     -3.25f, 0x1.fffffep0f,
+                                0x1p-130f, 8.0f,  1e30f,   -0x1p-24f, INFINITY, NAN,    -INFINITY,
+                                0x1p-149f, 7.0f,  0.3333f, -1e-20f,   126.5f,   2.0f};
+#define NUMBERS (sizeof numbers / sizeof *numbers)
+
+/* Number i in lane 0, the next ones in the others. */
+static void numbers_from(size_t i, float *out)
+{
+    for (uint32_t lane = 0; lane < VEC_LANES; lane++)
+        out[lane] = numbers[(i + lane) % NUMBERS];
+}
+
+#define EACH(what, vector, scalar)                                                                           \
+    do {                                                                                                     \
+        float wanted_[VEC_LANES];                                                                            \
+        for (uint32_t l = 0; l < VEC_LANES; l++)                                                             \
+            wanted_[l] = (scalar);                                                                           \
+        expect_vec(what, at, vector, wanted_);                                                               \
+    } while (0)
+
+static void test_pair(uint32_t at, const float *a, const float *b)
+{
+    const vec x = vec_load_f32(a), y = vec_load_f32(b), one = vec_set(1), none = vec_zero();
+    const float c = b[VEC_LANES - 1];
+    EACH("add", vec_add(x, y), a[l] + b[l]);
+    EACH("sub", vec_sub(x, y), a[l] - b[l]);
+    EACH("mul", vec_mul(x, y), a[l] * b[l]);
+    EACH("div", vec_div(x, y), a[l] / b[l]);
+    EACH("fma", vec_fma(x, y, vec_broadcast(&c)), fmaf(a[l], b[l], c));
+    EACH("max", vec_max(x, y), a[l] > b[l] ? a[l] : b[l]);
+    EACH("min", vec_min(x, y), a[l] < b[l] ? a[l] : b[l]);
+    EACH("abs", vec_abs(x), fabsf(a[l]));
+    EACH("signed", vec_signed(vec_abs(x), y), copysignf(fabsf(a[l]), b[l]));
+    EACH("less", vec_select(vec_less(x, y), one, none), a[l] < b[l]);
+    EACH("equal", vec_select(vec_equal(x, y), one, none), a[l] == b[l]);
+    expect("first", at, vec_first(x), a[0]);
+}
+
+static void test_arithmetic(void)
+{
+    float a[VEC_LANES], b[VEC_LANES];
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        for (uint32_t j = 0; j < NUMBERS; j++) {
+            numbers_from(i, a);
+            numbers_from(j, b);
+            test_pair(i << 8 | j, a, b);
+        }
+    }
+}
+
+static void expect_near(const char *what, float x, float got, double wanted, double error)
+{
+    if (!(fabs((double)got - wanted) <= error * fabs(wanted)))
+        fail(what, attn__f32_bits(x), got, (float)wanted);
+}
+
+static void test_functions(void)
+{
+    for (float x = -126; x <= 127; x += 0.0371f)
+        expect_near("exp2", x, vec_exp2_scalar(x), exp2((double)x), 1.1e-7);
+    for (float x = -11; x <= 11; x += 0.00137f)
+        expect_near("tanh", x, vec_first(vec_tanh(vec_set(x))), tanh((double)x), 3e-7);
+    for (int32_t n = -126; n <= 127; n++)
+        expect("exp2", (uint32_t)n, vec_exp2_scalar((float)n), ldexpf(1, n));
+    expect("exp2", 0, vec_exp2_scalar(-INFINITY), 0);
+    expect("exp2", 0, vec_exp2_scalar(NAN), NAN);
+    expect("tanh", 0, vec_first(vec_tanh(vec_set(NAN))), NAN);
+}
+
+/* Lanes by bits, by bounds, and of which one is NaN. */
+static void test_lanes(void)
+{
+    const vec one = vec_set(1), none = vec_zero();
+    int32_t lo[VEC_LANES], hi[VEC_LANES];
+    float a[VEC_LANES];
+    const uint32_t at = 0;
+    for (uint32_t i = 0; i < 4096; i++) {
+        const uint32_t bits = i < 2 ? FIRST_LANES * i : i * 2654435761u >> 8 & FIRST_LANES;
+        EACH("lanes", vec_select(vec_lanes(bits), one, none), (float)(bits >> l & 1));
+    }
+    for (uint32_t i = 0; i < VEC_LANES; i++) {
+        lo[i] = (int32_t)i / 2 - 3;
+        hi[i] = (int32_t)(i * 5 % VEC_LANES) - 2;
+    }
+    for (int32_t key = -5; key < 16; key++)
+        EACH("between", vec_select(vec_between(vec_load_int(lo), vec_load_int(hi), key), one, none),
+             lo[l] <= key && key < hi[l]);
+    for (uint32_t i = 0; i <= VEC_LANES; i++) {
+        for (uint32_t l = 0; l < VEC_LANES; l++)
+            a[l] = l == i ? NAN : l % 2 ? INFINITY : 0;
+        expect("any NaN", i, (float)(vec_any_nan(vec_load_f32(a)) != 0), i < VEC_LANES);
+    }
+}
+
+/* Sums of powers of two are exact and tell which lanes are in them. */
+static void test_reductions(void)
+{
+    vec x[4];
+    float a[VEC_LANES], sums[5] = {0}, pairs[6] = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t l = 0; l < VEC_LANES; l++)
+            a[l] = ldexpf((float)(2 * i + 1), (int)l);
+        x[i] = vec_load_f32(a);
+        expect("reduce add", i, vec_reduce_add(x[i]), (float)((2 * i + 1) * FIRST_LANES));
+    }
+    vec4_store(sums, vec_sum4(x[0], x[1], x[2], x[3]));
+    vec4_store_pairs(pairs, pairs + 3, vec_sum4(x[0], x[1], x[2], x[3]));
+    for (uint32_t i = 0; i < 5; i++)
+        expect("sum", i, sums[i], i < 4 ? (float)((2 * i + 1) * FIRST_LANES) : 0);
+    for (uint32_t i = 0; i < 6; i++)
+        expect("pairs", i, pairs[i], i % 3 < 2 ? sums[i / 3 * 2 + i % 3] : 0);
+    for (uint32_t i = 0; i < VEC_LANES; i++) {
+        for (uint32_t l = 0; l < VEC_LANES; l++)
+            a[l] = l == i ? -1.0f : l % 2 ? -INFINITY : -2.0f - (float)l;
+        expect("reduce max", i, vec_reduce_max(vec_load_f32(a)), -1);
+    }
+}
+
+static void test_transposition(void)
+{
+    vec rows[VEC_LANES];
+    float a[VEC_LANES];
+    for (uint32_t r = 0; r < VEC_LANES; r++) {
+        for (uint32_t l = 0; l < VEC_LANES; l++)
+            a[l] = (float)(r * VEC_LANES + l);
+        rows[r] = vec_load_f32(a);
+    }
+    vec_transpose(rows);
+    for (uint32_t at = 0; at < VEC_LANES; at++)
+        EACH("transpose", rows[at], (float)(l * VEC_LANES + at));
+}
+
+int main(void)
+{
+    for (uint32_t type = VEC_F16; type < VEC_TYPES; type++)
+        test_loads((enum vec_type)type);
+    test_stores(VEC_F16);
+    test_stores(VEC_BF16);
+    test_arithmetic();
+    test_functions();
+    test_lanes();
+    test_reductions();
+    test_transposition();
+    printf("%d failures\n", failures);
+    return failures != 0;
+}
