@@ -100,12 +100,13 @@ def percent(share):
     return "–" if share is None else f"{share * 100:.0f} %"
 
 
-def bar(label, share, kind, value, most):
-    """One bar: as long as its share, before a track that ends at the ceiling; `most` is the longest of the page."""
+def bar(label, share, kind, value, most, shown=None):
+    """One bar: as long as its share, before a track that ends at the ceiling; `most` is the longest of the page. `shown`
+    stands behind it where the share is no percentage."""
     return (f'<div class="run"><span class="label">{escape(label)}</span>'
             f'<span class="track" style="--most: {most:.4f}">'
             f'<span class="bar {kind}" style="width: {share / most * 100:.2f}%"></span></span>'
-            f'<span class="value">{percent(share)} <span class="muted">{escape(value)}</span></span></div>')
+            f'<span class="value">{shown or percent(share)} <span class="muted">{escape(value)}</span></span></div>')
 
 
 def heading(name, batch):
