@@ -183,9 +183,8 @@ float cpu_mask_hides(uint32_t dtype);
 
 /*
  * Takes the row of query token t and query head h of a work item: o is the normalised f32 row (ignored if lse
- * is -inf), in which an underflow is 0 and not -0; lse is its natural log-sum-exp, -inf if no key was visible.
- * Sinks are added here, not by the kernel.
- * Writes out and lse, or the partial result.
+ * is -inf), in which an underflow is 0 and not -0; lse is its natural log-sum-exp, -inf if no key was
+ * visible. Sinks are added here, not by the kernel. Writes out and lse, or the partial result.
  */
 void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                   const float *o, float lse);
