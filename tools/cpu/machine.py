@@ -63,4 +63,4 @@ def cold_bytes():
 
 
 def describe():
-    return {"flags": flags(), "kernel": platform.release(), "architecture": platform.machine(), "load_before": load()}
+    return {"flags": flags(), "architecture": platform.machine(), "load_before": load()}

