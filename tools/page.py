@@ -64,6 +64,26 @@ def mapping(value, where):
     return value
 
 
+def needed(value, where):
+    if number(value, where) is None:
+        raise Malformed(f"{where} is null; accepted are numbers above 0")
+    return value
+
+
+class Run:
+    """What was measured of one kernel or library on one case, or why nothing was."""
+
+    def __init__(self, name, source, where):
+        mapping(source, where)
+        self.name = name
+        self.absent = text(source.get("missing"), f"{where}.missing") or text(source.get("wrong"), f"{where}.wrong")
+        self.wrong = "wrong" in source
+        if not self.absent:
+            us = mapping(source.get("us"), f"{where}.us")
+            self.median, self.least, self.most = (
+                needed(us.get(key), f"{where}.us.{key}") for key in ("median", "min", "max"))
+
+
 def short(value):
     """Three digits that count, without an exponent."""
     if value is None:

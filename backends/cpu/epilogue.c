@@ -140,15 +140,17 @@ static void store_row(const struct cpu_run *run, const struct attn_work_item *wo
         share = (float)exp((double)lse - all);
         lse = (float)all;
     }
-    if (share == 1 && run->out_scale.base == NULL)
+    store_lse(run, work, t, h, lse);
+    if (share == 1 && run->out_scale.base == NULL) {
         run->store(run->problem->out_dtype, out_row(run, work, t, h), o, dim);
-    for (uint32_t d = 0; d < dim && (share != 1 || run->out_scale.base != NULL); d += COLUMNS) {
+        return;
+    }
+    for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (uint32_t i = 0; i < count; i++)
             buffer[i] = o[d + i] * share + 0.0f; /* turns -0 of an underflow into 0, as merge does */
         store_columns(run, work, t, h, d, buffer, count);
     }
-    store_lse(run, work, t, h, lse);
 }
 
 void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,

@@ -61,7 +61,7 @@ int ceilings_mode(struct bench *bench)
         complain("%s", err.message);
         return EXIT_NO;
     }
-    attn_context_load_all(context, NULL); /* of a plugin that does not load nothing is known here */
+    attn_context_load_all(context, NULL); /* without the CPU plugin its number of cores is not known */
     struct ceilings *ceilings = ceilings_create(bench_threads(context, bench->keys.threads));
     attn_context_destroy(context);
     double *samples = need_memory(NULL, reps, sizeof *samples);

@@ -4,34 +4,21 @@
 from html import escape
 
 import page as common
-from page import Malformed, bandwidth, compute, duration, mapping, number, percent, short, text
+from page import Malformed, bandwidth, compute, duration, mapping, needed, number, percent, short, text
 
 PEERS = {"torch": "torch", "ggml": "ggml", "vllm": "vLLM"}  # by the names that cpu-bench gives
 
 
-class Run:
+class Run(common.Run):
     """One side of one case, or why there is none."""
 
     NUMBERS = ("gbps", "tflops", "ceiling_gbps", "ceiling_tflops", "roof_ratio", "error")
 
     def __init__(self, name, source, where):
-        mapping(source, where)
-        self.name = name
-        self.absent = text(source.get("missing"), f"{where}.missing") or text(source.get("wrong"), f"{where}.wrong")
-        self.wrong = "wrong" in source
-        if not self.absent:
-            us = mapping(source.get("us"), f"{where}.us")
-            self.median, self.least, self.most = (self.need(us.get(key), f"{where}.us.{key}")
-                                                  for key in ("median", "min", "max"))
+        super().__init__(name, source, where)
         for key in self.NUMBERS:
             setattr(self, key, number(source.get(key) or None, f"{where}.{key}"))
         self.how = text(source.get("kernel"), f"{where}.kernel") or text(source.get("reads"), f"{where}.reads")
-
-    @staticmethod
-    def need(value, where):
-        if number(value, where) is None:
-            raise Malformed(f"{where} is null; accepted are numbers above 0")
-        return value
 
     @property
     def bound(self):
@@ -49,14 +36,14 @@ class Case:
                                              for key in ("name", "group", "batch"))
         if not self.name:
             raise Malformed(f"{where} has no name")
-        self.threads = Run.need(source.get("threads"), f"{where}.threads")
+        self.threads = needed(source.get("threads"), f"{where}.threads")
         self.runs = {name: Run(name, run, f"{where}.runs.{name}")
                      for name, run in mapping(source.get("runs"), f"{where}.runs").items()}
         bars = source.get("bars")
         if not isinstance(bars, list) or len(bars) != 1:
             raise Malformed(f"{where}.bars is no array of one bar")
         bar = mapping(bars[0], f"{where}.bars[0]")
-        self.aim = Run.need(bar.get("aim"), f"{where}.bars[0].aim")
+        self.aim = needed(bar.get("aim"), f"{where}.bars[0].aim")
         self.ratio, self.ratio_min = (number(bar.get(key), f"{where}.bars[0].{key}") for key in ("ratio", "ratio_min"))
 
     @property

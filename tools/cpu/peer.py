@@ -17,6 +17,8 @@ KINDS = {"torch": "torch_peer", "ggml": "ggml_peer", "vllm": "vllm_peer"}
 
 def reason(error):
     """The first line of what went wrong."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is not there for this Python; --python names another"
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:200]
 

@@ -13,10 +13,8 @@ SHIFT = 17  # tokens by which each set of keys and values is shifted from the on
 class Peer:
     def __init__(self, settings):
         self.settings = settings
-        try:
-            import torch
-        except ModuleNotFoundError as error:
-            raise ValueError(f"the package {error.name} is not there for this Python; --python names another") from error
+        import torch
+
         torch.set_num_threads(settings["threads"])
         torch.set_num_interop_threads(1)
         torch.manual_seed(settings["seed"])

@@ -11,12 +11,10 @@ TRY_SECONDS = 0.1
 class Peer:
     def __init__(self, settings):
         self.settings = settings
-        try:
-            import torch
-            import vllm
-            from vllm.platforms import current_platform
-        except ModuleNotFoundError as error:
-            raise ValueError(f"the package {error.name} is not there for this Python; --python names another") from error
+        import torch
+        import vllm
+        from vllm.platforms import current_platform
+
         if not current_platform.is_cpu():
             raise ValueError(f"vLLM {vllm.__version__} is built for {current_platform.device_name}, not for CPUs")
         current_platform.import_kernels()

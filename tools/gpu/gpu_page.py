@@ -20,18 +20,11 @@ SINGLE_CAUTION = ("A single call's time has in it what the host's part of the ca
                   "kernels than for libattn's: in cases timed as single calls peers look slower than they are.")
 
 
-class Run:
+class Run(common.Run):
     """One kernel on one case, or why there is none."""
 
     def __init__(self, name, source, where):
-        mapping(source, where)
-        self.name = name
-        self.absent = text(source.get("missing"), f"{where}.missing") or text(source.get("wrong"), f"{where}.wrong")
-        self.wrong = "wrong" in source
-        if not self.absent:
-            us = mapping(source.get("us"), f"{where}.us")
-            self.median, self.least, self.most = (
-                self.need(us.get(key), f"{where}.us.{key}") for key in ("median", "min", "max"))
+        super().__init__(name, source, where)
         self.ceiling = text(source.get("ceiling"), f"{where}.ceiling")
         self.share = number(source.get("share"), f"{where}.share")
         self.tbps = number(source.get("tbps") or None, f"{where}.tbps")
@@ -39,12 +32,6 @@ class Run:
         self.error = number(source.get("error") or None, f"{where}.error")
         self.kernels = text(source.get("kernels"), f"{where}.kernels")
         self.own = "problem" in source
-
-    @staticmethod
-    def need(value, where):
-        if number(value, where) is None:
-            raise Malformed(f"{where} is null; accepted are numbers above 0")
-        return value
 
     @property
     def drawn(self):

@@ -200,16 +200,9 @@ static void products_sums(struct prefill_block *w, const struct prefill_tile *ti
         sums(w, tile);
 }
 
-/* Adds the spans to the totals. */
+/* Adds the spans to totals that have something in them. */
 static void products_close_span(struct prefill_block *w)
 {
-    if (w->total_empty) { /* the span is the total, and room for the next is where that was */
-        float *total = w->products.span;
-        w->products.span = w->products.total;
-        w->products.total = total;
-        memcpy(w->l_total, w->l, sizeof w->l);
-        return;
-    }
     for (uint32_t r = 0; r < w->rows; r++) {
         const float c = w->m[r] == -INFINITY ? 1 : vec_exp2_scalar(w->m_total[r] - w->m[r]);
         const vec factor = vec_set(c);

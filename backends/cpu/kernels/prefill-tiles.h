@@ -286,17 +286,10 @@ static void products_sums(struct prefill_block *w, const struct prefill_tile *ti
         odd_sums(w, tile, staged);
 }
 
-/* Adds the spans to the totals. */
+/* Adds the spans to totals that have something in them. */
 static void products_close_span(struct prefill_block *w)
 {
     const uint32_t dims = w->products.dims;
-    if (w->total_empty) { /* the span is the total, and room for the next is where that was */
-        float *total = w->products.span;
-        w->products.span = w->products.total;
-        w->products.total = total;
-        memcpy(w->l_total, w->l, sizeof w->l);
-        return;
-    }
     for (uint32_t r = 0; r < w->padded; r += TILE_ROWS) {
         const vec m = vec_load_f32(w->m + r), one = vec_set(1);
         const vec factor = vec_select(vec_equal(m, vec_set(-INFINITY)), one,

@@ -101,7 +101,14 @@ static void prefill_close_span(struct prefill_block *w)
 {
     if (w->span_empty)
         return;
-    products_close_span(w);
+    if (w->total_empty) { /* the span is the total, and room for the next is where that was */
+        float *total = w->products.span;
+        w->products.span = w->products.total;
+        w->products.total = total;
+        memcpy(w->l_total, w->l, sizeof w->l);
+    } else {
+        products_close_span(w);
+    }
     for (uint32_t r = 0; r < w->rows; r++) {
         w->m_total[r] = w->m[r];
         w->l[r] = 0;
