@@ -64,6 +64,22 @@ static inline void model_multiply(float (*c)[16], float (*a)[16], float (*b)[16]
     _mm_setcsr(mode);
 }
 
+/* TDPBSSD: int8 in all tiles but c, which has 32-bit integers. */
+static inline void model_multiply_int8(float (*c)[16], float (*a)[16], float (*b)[16])
+{
+    int8_t left[16][64], right[16][16][4];
+    int32_t sums[16][16];
+    memcpy(left, a, sizeof left);
+    memcpy(right, b, sizeof right);
+    memcpy(sums, c, sizeof sums);
+    for (int m = 0; m < 16; m++)
+        for (int k = 0; k < 16; k++)
+            for (int n = 0; n < 16; n++)
+                for (int i = 0; i < 4; i++)
+                    sums[m][n] += left[m][4 * k + i] * right[k][n][i];
+    memcpy(c, sums, sizeof sums);
+}
+
 /* f32 to bf16, to nearest even; subnormals to 0. */
 static inline uint16_t model_to_bf16(float x)
 {
@@ -116,6 +132,10 @@ static inline simde__m512i model_keep(uint32_t mask, simde__m512i a)
     return simde__m512i_from_private(p);
 }
 
+/* Decode uses tiles for all groups here. */
+#define TILED_GROUP_INT8 1u
+#define TILED_GROUP_BF16 1u
+
 #define __mmask32                              uint32_t
 #define _tile_loadconfig(config)               ((void)(config))
 #define _tile_release()                        ((void)0)
@@ -123,6 +143,7 @@ static inline simde__m512i model_keep(uint32_t mask, simde__m512i a)
 #define _tile_loadd(t, from, stride)           model_load_tile(model_tiles[t], from, stride)
 #define _tile_stored(t, to, stride)            model_store_tile(model_tiles[t], to, stride)
 #define _tile_dpbf16ps(c, a, b)                model_multiply(model_tiles[c], model_tiles[a], model_tiles[b])
+#define _tile_dpbssd(c, a, b)                  model_multiply_int8(model_tiles[c], model_tiles[a], model_tiles[b])
 #define _mm512_cvtne2ps_pbh(high, low)         model_to_bf16_two(high, low)
 #define _mm512_cvtneps_pbh(x)                  model_to_bf16_one(x)
 #define _mm512_permutexvar_epi16(which, x)     model_permute(x, which, x)

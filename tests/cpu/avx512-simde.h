@@ -126,6 +126,8 @@ static inline __m256i u16_of_ints(simde__m512i x)
 #define _mm512_mask_cmplt_epi32_mask(k, a, b) ((uint16_t)((k)&less_mask(a, b)))
 #define _mm512_cvtepi32_ps(x)                                                                                \
     floats_of_halves(_mm256_cvtepi32_ps(ints_half(x, 0)), _mm256_cvtepi32_ps(ints_half(x, 1)))
+#define _mm512_cvtps_epi32(x)                                                                                \
+    ints_of_halves(_mm256_cvtps_epi32(floats_half(x, 0)), _mm256_cvtps_epi32(floats_half(x, 1)))
 #define _mm512_cvtph_ps(x)              floats_of_f16(x)
 #define _mm512_cvtepu16_epi32(x)        ints_of_u16(x)
 #define _mm512_cvtepi8_epi32(x)         ints_of_i8(x)

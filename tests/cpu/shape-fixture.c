@@ -19,6 +19,7 @@ void fixture_open(struct shape_fixture *fixture, const char *flags)
     ATTN_INIT(&err);
     ATTN_INIT(&options);
     ATTN_INIT(&config);
+    fixture->scratch_byte = 0xff;
     snprintf(variable, sizeof variable, "ATTN_CPU_FLAGS=%s", flags != NULL ? flags : "");
     options.variables = variables;
     options.variable_count = flags != NULL;
@@ -71,7 +72,7 @@ int32_t fixture_run(const struct shape_fixture *fixture, const struct attn_probl
         return status;
     cr_assert_eq(attn_plan_get_sizes(plan, &sizes, err), ATTN_OK);
     struct attn_span schedule = make_span(sizes.schedule, sizes.alignment, 0);
-    scratch.scratch = make_span(sizes.scratch, sizes.alignment, 0xff); /* NaN */
+    scratch.scratch = make_span(sizes.scratch, sizes.alignment, fixture->scratch_byte);
     scratch.counters = make_span(sizes.counters, sizes.alignment, 0);
     status = attn_plan_prepare(plan, batch, &schedule, NULL, NULL, err);
     if (status == ATTN_OK)

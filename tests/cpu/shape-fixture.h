@@ -8,6 +8,7 @@
 struct shape_fixture {
     struct attn_context *context;
     struct attn_backend *backend;
+    int scratch_byte; /* what scratch is full of; at first NaN */
 };
 
 /* flags: ATTN_CPU_FLAGS, or NULL. */

@@ -19,6 +19,7 @@
 /* What each token sees and adds: the same for all tiles of a KV loop. */
 struct decode_rules {
     uint32_t lo[CPU_DECODE_ROWS], hi[CPU_DECODE_ROWS]; /* keys in range of a token */
+    uint32_t step;                                     /* keys that are read together */
     struct bias_rules bias;
     struct cpu_bias row[CPU_DECODE_ROWS]; /* values of tokens, unless each head has its own */
 };
@@ -47,14 +48,15 @@ INLINE uint64_t bits_between(uint32_t from, uint32_t to)
  * A step is read as a whole. Its keys that no token sees are replaced by the first one that is seen: their
  * weight is 0, and all readers of the step see that key anyway, so that even a NaN in it changes nothing.
  */
-INLINE void offsets_fill(int64_t *offsets, uint64_t mask)
+INLINE void offsets_fill(int64_t *offsets, uint64_t mask, uint32_t step)
 {
-    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS) {
-        const uint32_t bits = (uint32_t)(mask >> i) & STEP_ALL;
-        if (bits == 0 || bits == STEP_ALL)
+    const uint32_t all = (uint32_t)bits_between(0, step);
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += step) {
+        const uint32_t bits = (uint32_t)(mask >> i) & all;
+        if (bits == 0 || bits == all)
             continue;
         const int64_t first = offsets[i + (uint32_t)__builtin_ctz(bits)];
-        for (uint32_t j = 0; j < STEP_KEYS; j++)
+        for (uint32_t j = 0; j < step; j++)
             offsets[i + j] = bits >> j & 1 ? offsets[i + j] : first;
     }
 }
@@ -84,24 +86,25 @@ static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const
     tile->apart = tile->keys.first_new < count && (run->k.head_stride != run->k_new.head_stride ||
                                                    run->v.head_stride != run->v_new.head_stride);
     if (!tile->apart) {
-        offsets_fill(tile->keys.k, tile->any);
-        offsets_fill(tile->keys.v, tile->any);
+        offsets_fill(tile->keys.k, tile->any, rules->step);
+        offsets_fill(tile->keys.v, tile->any, rules->step);
     }
 }
 
 /* The offsets of one head where new keys are apart: so many bytes further than those of cached ones. */
-static void offsets_of_head(const struct decode_tile *tile, const int64_t *from, int64_t further, int64_t *to)
+static void offsets_of_head(const struct decode_tile *tile, const int64_t *from, int64_t further,
+                            uint32_t step, int64_t *to)
 {
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i++)
         to[i] = tile->any >> i & 1 ? from[i] + (i >= tile->keys.first_new ? further : 0) : 0;
-    offsets_fill(to, tile->any);
+    offsets_fill(to, tile->any, step);
 }
 
 /* Iterates over the steps of one cache for some kv heads, heads innermost. */
 struct cursor {
     const char *base; /* of the first head */
     const int64_t *offsets;
-    int64_t head_stride;
+    int64_t head_stride, token_stride;
     uint32_t heads;
     uint32_t count;            /* steps of a head */
     uint8_t first[TILE_STEPS]; /* their first keys */
@@ -109,15 +112,16 @@ struct cursor {
 
 /* `offsets` are filled for the mask, and those of new keys lead to the head. */
 INLINE void cursor_init(struct cursor *cursor, const struct cpu_cache *cache, const int64_t *offsets,
-                        uint64_t mask, uint32_t head, uint32_t heads)
+                        uint64_t mask, uint32_t step, uint32_t head, uint32_t heads)
 {
     cursor->base = cache->base + (int64_t)head * cache->head_stride;
     cursor->offsets = offsets;
     cursor->head_stride = cache->head_stride;
+    cursor->token_stride = cache->token_stride;
     cursor->heads = heads;
     cursor->count = 0;
-    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS)
-        if (mask >> i & STEP_ALL)
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += step)
+        if (mask >> i & bits_between(0, step))
             cursor->first[cursor->count++] = (uint8_t)i;
 }
 

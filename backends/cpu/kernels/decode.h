@@ -6,50 +6,15 @@
  * Keys are processed in tiles. A tile's scores are computed for some kv heads at once, a step of keys of
  * every one of these heads, then the next step, so that a page of consecutive tokens is read as one run of
  * bytes; its values likewise. A row's sums are staged: tile, span, total. What a row is computed from, and in
- * which order, depends on the keys that it sees alone.
+ * which order, depends on the keys that it sees alone. Levels with tile instructions compute the products of
+ * large groups of query heads by these.
  *
  * Included by level.c behind the operations of a level.
  */
 #ifndef ATTN_CPU_KERNELS_DECODE_H
 #define ATTN_CPU_KERNELS_DECODE_H
 
-#include "decode-tile.h"
-#include "row-state.h"
-
-/* Query rows whose state is kept at once; further kv heads take another KV loop. */
-#define DECODE_ROWS 128u
-/* Floats of queries, or of sums of a tile, of the kv heads that share a tile: as many as stay in the L1
- * cache. */
-#define L1_FLOATS 6144u
-
-/* State of one KV loop. Query rows are numbered (kv head, token, query head of the group). */
-struct decode_block {
-    const struct cpu_run *run;
-    const struct attn_work_item *work;
-    uint32_t head, heads; /* kv heads of this loop */
-    uint32_t together;    /* kv heads that share a tile */
-    uint32_t rows;        /* query rows of a kv head */
-    uint32_t dim, dim_vo;
-    uint32_t q_stride, o_stride;
-    enum vec_type k_type, v_type;
-    float cap;   /* soft cap in units of log2, 0 = none */
-    bool scaled; /* scores and weights are multiplied by scales of keys and values */
-    struct decode_rules rules;
-    struct cpu_bias *bias;    /* of each row, if heads have values of their own */
-    struct bias_slope *slope; /* of each row, if ALiBi is added by distance */
-    float *factor;            /* of each row, for its values */
-    uint64_t *seen;           /* keys of this tile that each row sees */
-    float *values[2];         /* of tokens: of this tile, and of the next */
-    float *q, *score, *tile, *span, *total;
-    float *m, *m_total, *l, *l_total; /* row max in units of log2, row sum */
-    float *correction;                /* factor of a row's span for this tile */
-};
-
-static uint32_t decode_rows(const struct attn_problem *problem)
-{
-    const uint64_t rows = (uint64_t)CPU_DECODE_ROWS * problem->kv_heads;
-    return rows < DECODE_ROWS ? (uint32_t)rows : DECODE_ROWS;
-}
+#include "decode-products.h"
 
 /* Vectors that are shorter than one of the machine, or in pieces, cannot be read in place; prefill stages
  * them. */
@@ -87,12 +52,13 @@ static uint64_t decode_lay_out(struct decode_block *w, const struct attn_problem
         for (uint32_t i = 0; i < 2; i++)
             w->values[i] = take_floats(scratch, &used, (size_t)CPU_DECODE_ROWS * CPU_TILE_KEYS);
     }
+    tiled_lay_out(w, problem, scratch, &used);
     return used * sizeof(float);
 }
 
 static uint64_t decode_scratch(const struct attn_problem *problem)
 {
-    struct decode_block block;
+    struct decode_block block = {0};
     return decode_lay_out(&block, problem, NULL);
 }
 
@@ -146,7 +112,7 @@ static void decode_clear(const struct decode_block *w)
 }
 
 /* Q·K of the cursor's heads, the first of which has query row `row`, for all their rows. */
-static void decode_qk(const struct decode_block *w, size_t row, const struct cursor *keys,
+static void decode_qk(const struct decode_block *w, size_t row, uint32_t rows, const struct cursor *keys,
                       const struct cursor *next)
 {
     struct step k;
@@ -154,8 +120,8 @@ static void decode_qk(const struct decode_block *w, size_t row, const struct cur
         const size_t first = row + (size_t)(i % keys->heads) * w->rows;
         float *s = w->score + first * SCORE_STRIDE + keys->first[i / keys->heads];
         cursor_step(keys, next, i, &k);
-        for (uint32_t r = 0; r < w->rows; r += STEP_ROWS) {
-            const uint32_t n = w->rows - r < STEP_ROWS ? w->rows - r : STEP_ROWS;
+        for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
+            const uint32_t n = rows - r < STEP_ROWS ? rows - r : STEP_ROWS;
             scores_table[w->k_type][n - 1](&k, w->dim, w->q + (first + r) * w->q_stride, w->q_stride,
                                            s + (size_t)r * SCORE_STRIDE);
         }
@@ -174,6 +140,15 @@ static void decode_scales(const struct decode_block *w, const struct decode_tile
     const struct cpu_run *run = w->run;
     const struct cpu_keys *keys = &tile->keys;
     const float k_gain = vec_gain(w->k_type), v_gain = vec_gain(w->v_type);
+    if (w->one_scale) {
+        const vec k = vec_set(k_gain * cpu_scale_at(&run->k.scale, 0, 0, head));
+        const vec v = vec_set(v_gain * cpu_scale_at(&run->v.scale, 0, 0, head));
+        for (uint32_t i = 0; i < CPU_TILE_KEYS; i += VEC_LANES) {
+            vec_store(out->k + i, k);
+            vec_store(out->v + i, v);
+        }
+        return;
+    }
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i++) {
         out->k[i] = k_gain;
         out->v[i] = v_gain;
@@ -277,8 +252,21 @@ static void row_add(const struct decode_block *w, float *out, float factor, cons
         vec_store(out + i, vec_fma(vec_load_f32(out + i), f, vec_load_f32(add + i)));
 }
 
-/* The weights of all rows of a kv head, `head` of the loop's, in one tile. */
-static void decode_weights(const struct decode_block *w, uint32_t head, const struct decode_tile *tile)
+/* Q·K of one row over the keys that it sees, of a tile whose offsets are `offsets`. */
+static void decode_qk_alone(const struct decode_block *w, size_t row, const int64_t *offsets, uint64_t seen)
+{
+    const struct cursor none = {.count = 0};
+    int64_t own[CPU_TILE_KEYS];
+    struct cursor k;
+    memcpy(own, offsets, sizeof own);
+    offsets_fill(own, seen, STEP_KEYS);
+    cursor_init(&k, &w->run->k, own, seen, STEP_KEYS, w->head + (uint32_t)(row / w->rows), 1);
+    decode_qk(w, row, 1, &k, &none);
+}
+
+/* The weights of all rows of a kv head, `head` of the loop's, in one tile whose keys are at `offsets`. */
+static void decode_weights(const struct decode_block *w, uint32_t head, const struct decode_tile *tile,
+                           const int64_t *offsets)
 {
     struct tile_scales scales;
     float values[CPU_TILE_KEYS];
@@ -295,6 +283,8 @@ static void decode_weights(const struct decode_block *w, uint32_t head, const st
         w->seen[row] = rules.seen;
         if (rules.seen == 0)
             continue;
+        if (w->products.used && tiled_row_odd(w, row, rules.seen))
+            decode_qk_alone(w, row, offsets, rules.seen);
         if (!zero) {
             rules.values = w->rules.bias.by_head ? values : tile->values + (size_t)t * CPU_TILE_KEYS;
             rules.factor = w->factor[row];
@@ -324,8 +314,8 @@ static void decode_pv_alone(const struct decode_block *w, size_t row, const int6
     int64_t seen[CPU_TILE_KEYS];
     struct cursor v;
     memcpy(seen, offsets, sizeof seen);
-    offsets_fill(seen, w->seen[row]);
-    cursor_init(&v, &w->run->v, seen, w->seen[row], head, 1);
+    offsets_fill(seen, w->seen[row], STEP_KEYS);
+    cursor_init(&v, &w->run->v, seen, w->seen[row], STEP_KEYS, head, 1);
     decode_pv(w, row, 1, &v, &none);
 }
 
@@ -344,22 +334,30 @@ static void decode_heads(const struct decode_block *w, uint32_t first, uint32_t 
     struct cursor k, v;
     if (tile->apart) {
         const int64_t head = w->head + first;
-        offsets_of_head(tile, k_at, head * (run->k_new.head_stride - run->k.head_stride), k_own);
-        offsets_of_head(tile, v_at, head * (run->v_new.head_stride - run->v.head_stride), v_own);
+        offsets_of_head(tile, k_at, head * (run->k_new.head_stride - run->k.head_stride), w->rules.step,
+                        k_own);
+        offsets_of_head(tile, v_at, head * (run->v_new.head_stride - run->v.head_stride), w->rules.step,
+                        v_own);
         k_at = k_own;
         v_at = v_own;
     }
-    cursor_init(&k, &run->k, k_at, tile->any, w->head + first, heads);
-    cursor_init(&v, &run->v, v_at, tile->any, w->head + first, heads);
-    decode_qk(w, row, &k, &v);
+    cursor_init(&k, &run->k, k_at, tile->any, w->rules.step, w->head + first, heads);
+    cursor_init(&v, &run->v, v_at, tile->any, w->rules.step, w->head + first, heads);
+    if (w->products.used)
+        tiled_scores(w, row, &k, &v);
+    else
+        decode_qk(w, row, w->rows, &k, &v);
     for (uint32_t h = 0; h < heads; h++)
-        decode_weights(w, first + h, tile);
-    decode_pv(w, row, w->rows, &v, next);
+        decode_weights(w, first + h, tile, k_at);
+    if (w->products.used)
+        tiled_sums(w, row, &v, next);
+    else
+        decode_pv(w, row, w->rows, &v, next);
     for (uint32_t i = 0; i < heads * w->rows; i++) {
         const size_t at = (row + i) * w->o_stride;
         if (w->seen[row + i] == 0)
             continue;
-        if (!tile->same && row_has_nan(w, row + i))
+        if ((w->products.used || !tile->same) && row_has_nan(w, row + i))
             decode_pv_alone(w, row + i, v_at);
         row_add(w, w->span + at, w->correction[row + i], w->tile + at);
     }
@@ -424,9 +422,10 @@ static void decode_one_tile(const struct decode_block *w, const struct decode_ti
         const uint32_t heads = w->heads - h < together ? w->heads - h : together;
         struct cursor next = {.count = 0};
         if (h + heads < w->heads && !tile->apart)
-            cursor_init(&next, &w->run->k, tile->keys.k, tile->any, w->head + h + heads, together);
+            cursor_init(&next, &w->run->k, tile->keys.k, tile->any, w->rules.step, w->head + h + heads,
+                        together);
         else if (h + heads >= w->heads && after != NULL && !after->apart)
-            cursor_init(&next, &w->run->k, after->keys.k, after->any, w->head, w->together);
+            cursor_init(&next, &w->run->k, after->keys.k, after->any, w->rules.step, w->head, w->together);
         decode_heads(w, h, heads, tile, &next);
     }
 }
@@ -437,6 +436,8 @@ static void decode_kv_loop(struct decode_block *w)
     struct decode_tile tiles[2], *now = &tiles[0], *after = &tiles[1];
     decode_visible(w, &from, &to);
     decode_queries(w);
+    if (w->products.used)
+        tiled_queries(w);
     decode_bias(w);
     decode_clear(w);
     now->values = w->values[0];
@@ -467,7 +468,15 @@ static uint32_t heads_together(const struct decode_block *w)
     const struct cpu_cache *k = &w->run->k;
     const uint32_t stride = w->q_stride > w->o_stride ? w->q_stride : w->o_stride;
     const uint32_t fit = L1_FLOATS / (w->rows * stride);
+    if (w->products.used)
+        return k->head_stride > k->token_stride ? 1 : w->products.together;
     return k->head_stride > k->token_stride || fit == 0 ? 1 : fit;
+}
+
+/* Whether a scale is the same for all keys of a head. */
+static bool one_scale(const struct cpu_scale *scale)
+{
+    return scale->outer_stride == 0 && scale->token_stride == 0;
 }
 
 /* Processes one work item of a problem that does not need staging. */
@@ -479,15 +488,22 @@ static void decode_work(const struct cpu_run *run, const struct attn_work_item *
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
+    w.one_scale = one_scale(&run->k.scale) && one_scale(&run->v.scale) && run->k_new.base == NULL;
     w.scaled = cpu_has_scales(run) || vec_gain(w.k_type) != 1 || vec_gain(w.v_type) != 1;
 
-    const uint32_t heads = decode_rows(run->problem) / w.rows;
+    w.rules.step = STEP_KEYS;
+    tiled_begin(&w);
+
+    uint32_t heads = decode_rows(run->problem) / w.rows;
+    if (w.products.used && heads > PRODUCT_HEADS)
+        heads = PRODUCT_HEADS;
     for (uint32_t h = 0; h < work->kv_heads; h += heads) {
         w.head = work->kv_head + h;
         w.heads = work->kv_heads - h < heads ? work->kv_heads - h : heads;
         w.together = heads_together(&w);
         decode_kv_loop(&w);
     }
+    tiled_end(&w);
 }
 
 #endif

@@ -19,8 +19,7 @@
 /* Tiles that are staged at a time, at most; two terms of all fill this part of the L2 cache. */
 #define STAGED_TILES 8u
 #define STAGED_BYTES (UINT32_C(1) << 20)
-/* Rows of a tile; numbers of a row of factors. */
-#define TILE_ROWS  16u
+/* Numbers of a row of factors. */
 #define TILE_DEPTH 32u
 /* Padding of rows in bf16, so that their distance is whole cache lines and no power of two. */
 #define TERM_PAD 32u
