@@ -133,13 +133,45 @@ static uint32_t detect(void)
     return flags;
 }
 
+/* Says that ATTN_CPU_FLAGS allows features and yet no level that the machine has, and which words would. */
+static void warn_of_no_level(const struct attn_instance *instance, const char *text, uint32_t detected)
+{
+    char words[256] = "nothing that could be named";
+    size_t length = 0;
+
+    for (uint32_t level = 1; level < CPU_LEVEL_COUNT; level++) {
+        const uint32_t needed = cpu_level_flags(level);
+        char one[64];
+        if (needed == 0 || (detected & needed) != needed || length >= sizeof words)
+            continue;
+        cpu_flags_text(needed, one, sizeof one);
+        length +=
+            (size_t)snprintf(words + length, sizeof words - length, "%s\"%s\"", length > 0 ? ", " : "", one);
+    }
+    cpu_log(
+        instance, ATTN_LOG_WARN,
+        "ATTN_CPU_FLAGS: \"%.64s\" leaves the generic kernels alone; vector kernels of this machine need %s",
+        text, words);
+}
+
+static bool has_level(uint32_t flags)
+{
+    for (uint32_t level = 1; level < CPU_LEVEL_COUNT; level++) {
+        const uint32_t needed = cpu_level_flags(level);
+        if (needed != 0 && (flags & needed) == needed)
+            return true;
+    }
+    return false;
+}
+
 uint32_t cpu_flags_detect(const struct attn_instance *instance)
 {
-    const char *text = NULL;
+    const char *text = NULL, *all;
     uint32_t named = 0, removed = 0, any_named = 0;
 
     if (instance->host.get_option != NULL)
         text = instance->host.get_option(instance->host.ctx, "ATTN_CPU_FLAGS");
+    all = text;
     while (text != NULL && *text != '\0') {
         size_t length = strcspn(text, ", ");
         bool minus = length > 0 && *text == '-';
@@ -159,5 +191,8 @@ uint32_t cpu_flags_detect(const struct attn_instance *instance)
         text += length + (text[length] != '\0');
     }
     uint32_t allowed = any_named != 0 ? named : UINT32_MAX;
-    return detect() & allowed & ~removed;
+    const uint32_t detected = detect(), left = detected & allowed & ~removed;
+    if (named != 0 && !has_level(left))
+        warn_of_no_level(instance, all, detected);
+    return left;
 }

@@ -111,6 +111,15 @@ static void test_speed(void)
               strstr(result.err, "'heads=8 head_dim=64 q=f32 alibi=key' by the generic kernel") != NULL,
           &result, "so in words");
     result_finish(&result);
+#ifdef __x86_64__
+    run(&result, "ATTN_CPU_FLAGS=f16c", places.attn_info, "explain heads=8 head_dim=64 q=f32");
+    check(result.code == 0 && strstr(result.out, "  paged_attention_c  generic  always") != NULL &&
+              strstr(result.err,
+                     "ATTN_CPU_FLAGS: \"f16c\" leaves the generic kernels alone; vector kernels of this "
+                     "machine need ") != NULL,
+          &result, "a feature that is no level alone says so");
+    result_finish(&result);
+#endif
     run(&result, "ATTN_STRICT=2 ATTN_CPU_FLAGS=none", places.attn_info,
         "explain heads=8 head_dim=64 q=f32 alibi=key --json");
     check(result.code == 1 && json_is_null(at(&result, "effective")) &&
