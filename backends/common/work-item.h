@@ -10,8 +10,9 @@
 
 #include <stdint.h>
 
-/* Keys of one split. A multiple of the largest kernel tile (64) and of the accumulation span (512). */
-#define ATTN_SPLIT_KEYS 2048u
+/* Keys of one split: a multiple of the largest kernel tile (64) and of the accumulation span (512), and no
+ * more, so that few sequences are work for many threads. */
+#define ATTN_SPLIT_KEYS 512u
 
 /* Some query tokens of one sequence, some kv heads, one split of the keys. No pointers: copyable. */
 struct attn_work_item {

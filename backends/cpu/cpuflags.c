@@ -136,7 +136,7 @@ static uint32_t detect(void)
 /* Says that ATTN_CPU_FLAGS allows features and yet no level that the machine has, and which words would. */
 static void warn_of_no_level(const struct attn_instance *instance, const char *text, uint32_t detected)
 {
-    char words[256] = "nothing that could be named";
+    char words[256] = "";
     size_t length = 0;
 
     for (uint32_t level = 1; level < CPU_LEVEL_COUNT; level++) {
@@ -192,7 +192,7 @@ uint32_t cpu_flags_detect(const struct attn_instance *instance)
     }
     uint32_t allowed = any_named != 0 ? named : UINT32_MAX;
     const uint32_t detected = detect(), left = detected & allowed & ~removed;
-    if (named != 0 && !has_level(left))
+    if (named != 0 && has_level(detected) && !has_level(left))
         warn_of_no_level(instance, all, detected);
     return left;
 }

@@ -52,7 +52,7 @@ static void draw_problem(struct attn_problem *problem)
 static void draw_batch(struct sample *s)
 {
     static const uint32_t q_lens[] = {0, 1, 1, 2, 3, 5, 16, 17, 33, 64, 130, 300};
-    static const uint32_t kv_lens[] = {0, 1, 100, 2047, 2048, 2049, 5000, 65536, 65537, 200000};
+    static const uint32_t kv_lens[] = {0, 1, 100, 511, 512, 513, 5000, 16384, 16385, 65536, 65537, 200000};
 
     s->batch.seqs = 1 + draw(MOST_SEQS);
     for (uint32_t n = 0; n < s->batch.seqs; n++) {
