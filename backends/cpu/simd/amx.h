@@ -235,13 +235,7 @@ INLINE void bytes_interleave(const char *base, const int64_t *rows, char *to, si
 /* Four tiles' columns in the order of the dimensions. */
 INLINE void bytes_order(const vec *a, vec *x)
 {
-    const __m512 low = _mm512_shuffle_f32x4(a[0], a[1], 0x44), high = _mm512_shuffle_f32x4(a[0], a[1], 0xee);
-    const __m512 low2 = _mm512_shuffle_f32x4(a[2], a[3], 0x44),
-                 high2 = _mm512_shuffle_f32x4(a[2], a[3], 0xee);
-    x[0] = _mm512_shuffle_f32x4(low, low2, 0x88);
-    x[1] = _mm512_shuffle_f32x4(low, low2, 0xdd);
-    x[2] = _mm512_shuffle_f32x4(high, high2, 0x88);
-    x[3] = _mm512_shuffle_f32x4(high, high2, 0xdd);
+    vec_transpose_quarters(a[0], a[1], a[2], a[3], x, 1);
 }
 
 /* The same for 32 bf16 of two rows: number 8 L + 4 j + i to column 4 L + i of tile j of two. */

@@ -267,6 +267,17 @@ INLINE void vec_transpose4(const vec *a, vec *b)
     b[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
 }
 
+/* Quarters of four vectors to rows: quarter i of each, in their order, to to[i * step]. */
+INLINE void vec_transpose_quarters(vec a, vec b, vec c, vec d, vec *to, uint32_t step)
+{
+    const __m512 low = _mm512_shuffle_f32x4(a, b, 0x44), high = _mm512_shuffle_f32x4(a, b, 0xee);
+    const __m512 low2 = _mm512_shuffle_f32x4(c, d, 0x44), high2 = _mm512_shuffle_f32x4(c, d, 0xee);
+    to[0] = _mm512_shuffle_f32x4(low, low2, 0x88);
+    to[step] = _mm512_shuffle_f32x4(low, low2, 0xdd);
+    to[2 * step] = _mm512_shuffle_f32x4(high, high2, 0x88);
+    to[3 * step] = _mm512_shuffle_f32x4(high, high2, 0xdd);
+}
+
 /* VEC_LANES rows to as many columns: within quarters, then quarters among four vectors. */
 INLINE void vec_transpose(vec *a)
 {
@@ -275,17 +286,8 @@ INLINE void vec_transpose(vec *a)
     for (uint32_t i = 0; i < 4; i++)
         vec_transpose4(a + 4 * i, b + 4 * i);
     UNROLL
-    for (uint32_t i = 0; i < 4;
-         i++) { /* b[i], b[4 + i], ...: columns i, 4 + i, 8 + i, 12 + i of four rows each */
-        const __m512 low = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x44);
-        const __m512 high = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xee);
-        const __m512 low2 = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x44);
-        const __m512 high2 = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xee);
-        a[i] = _mm512_shuffle_f32x4(low, low2, 0x88);
-        a[4 + i] = _mm512_shuffle_f32x4(low, low2, 0xdd);
-        a[8 + i] = _mm512_shuffle_f32x4(high, high2, 0x88);
-        a[12 + i] = _mm512_shuffle_f32x4(high, high2, 0xdd);
-    }
+    for (uint32_t i = 0; i < 4; i++) /* columns i, 4 + i, 8 + i, 12 + i of four rows each */
+        vec_transpose_quarters(b[i], b[4 + i], b[8 + i], b[12 + i], a + i, 4);
 }
 
 #endif
