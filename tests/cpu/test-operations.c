@@ -167,24 +167,23 @@ static void test_functions(void)
     expect("tanh", 0, vec_first(vec_tanh(vec_set(NAN))), NAN);
 }
 
-/* Lanes by bits, by bounds, and of which one is NaN. */
+/* Lanes by bits of a word, by a bit of each, and of which one is NaN. */
 static void test_lanes(void)
 {
     const vec one = vec_set(1), none = vec_zero();
-    int32_t lo[VEC_LANES], hi[VEC_LANES];
+    int32_t words[VEC_LANES];
     float a[VEC_LANES];
     const uint32_t at = 0;
     for (uint32_t i = 0; i < 4096; i++) {
         const uint32_t bits = i < 2 ? FIRST_LANES * i : i * 2654435761u >> 8 & FIRST_LANES;
         EACH("lanes", vec_select(vec_lanes(bits), one, none), (float)(bits >> l & 1));
+        expect("bits", i, (float)vec_bits(vec_lanes(bits)), (float)bits);
     }
-    for (uint32_t i = 0; i < VEC_LANES; i++) {
-        lo[i] = (int32_t)i / 2 - 3;
-        hi[i] = (int32_t)(i * 5 % VEC_LANES) - 2;
-    }
-    for (int32_t key = -5; key < 16; key++)
-        EACH("between", vec_select(vec_between(vec_load_int(lo), vec_load_int(hi), key), one, none),
-             lo[l] <= key && key < hi[l]);
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        words[i] = (int32_t)((i + 1) * 2654435761u);
+    for (uint32_t bit = 0; bit < 32; bit++)
+        EACH("bit", vec_select(vec_bit(vec_load_int(words), bit), one, none),
+             (float)((uint32_t)words[l] >> bit & 1));
     for (uint32_t i = 0; i <= VEC_LANES; i++) {
         for (uint32_t l = 0; l < VEC_LANES; l++)
             a[l] = l == i ? NAN : l % 2 ? INFINITY : 0;

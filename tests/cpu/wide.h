@@ -162,6 +162,14 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return set;
 }
 
+INLINE uint32_t vec_bits(vec_bool lanes)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        bits |= (uint32_t)(lanes[i] != 0) << i;
+    return bits;
+}
+
 INLINE vec_int vec_load_int(const int32_t *p)
 {
     vec_int x;
@@ -169,9 +177,9 @@ INLINE vec_int vec_load_int(const int32_t *p)
     return x;
 }
 
-INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+INLINE vec_bool vec_bit(vec_int words, uint32_t i)
 {
-    return (lo <= key) & (hi > key);
+    return (words & (int32_t)(UINT32_C(1) << i)) != 0;
 }
 
 INLINE float vec_reduce_add(vec a)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * What masks and ALiBi add to the scores of a tile. ALiBi is a product with the distance of a key, which a
- * kernel computes beside the score; values of a mask are converted to a row of floats, minus infinity where a
- * key is hidden.
+ * kernel computes beside the score. A mask of a row says by bits which keys of a tile are seen; if it adds
+ * something to their scores, its values are converted to a row of floats.
  */
 #ifndef ATTN_CPU_KERNELS_BIAS_H
 #define ATTN_CPU_KERNELS_BIAS_H
@@ -77,67 +77,94 @@ INLINE vec bias_alibi(vec score, vec slope, vec_bool folded, vec distance)
     return vec_fma(slope, vec_select(folded, vec_abs(distance), distance), score);
 }
 
-/* The bits of VEC_LANES columns from bit `at` on. */
-INLINE uint32_t bias_bits(const char *row, uint64_t at)
+/* The bits of n columns, 1 to 64, from bit `at` on. */
+INLINE uint64_t bias_bits(const char *row, uint64_t at, uint32_t n)
 {
     const unsigned char *bytes = (const unsigned char *)row + at / 8;
     const uint32_t shift = (uint32_t)(at % 8);
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i * 8 < shift + VEC_LANES; i++)
-        bits |= (uint32_t)bytes[i] << 8 * i;
-    return bits >> shift & vec_all_lanes();
+    uint64_t bits = bytes[0] >> shift;
+    for (uint32_t i = 8; i < shift + n; i += 8)
+        bits |= (uint64_t)bytes[i / 8] << (i - shift);
+    return bits & bits_between(0, n);
 }
 
-/* Values of VEC_LANES columns of a mask. */
-INLINE vec bias_columns(const struct bias_rules *rules, const struct cpu_bias *bias, int64_t column)
+/* Values of VEC_LANES columns of a mask of numbers, and a bit for each that hides no key. */
+INLINE vec bias_columns(const struct bias_rules *rules, const struct cpu_bias *bias, int64_t column,
+                        uint32_t *seen)
 {
-    const uint32_t dtype = bias->run->mask_dtype;
-    const vec none = vec_set(-INFINITY);
-    if (dtype == 0)
-        return vec_select(vec_lanes(bias_bits(bias->row, bias->bit + (uint64_t)column)), vec_zero(), none);
-    const enum vec_type type = vec_type_of(dtype);
+    const enum vec_type type = vec_type_of(bias->run->mask_dtype);
     const vec x = vec_load(type, bias->row + column * (int64_t)vec_size(type));
-    return vec_select(vec_less(x, vec_set(rules->least)), none, x);
+    *seen = ~vec_bits(vec_less(x, vec_set(rules->least))) & vec_all_lanes();
+    return x;
 }
 
 /* The same key by key, for columns that are not all in the mask. */
-static vec bias_keys(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t key, uint32_t end)
+static vec bias_keys(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t key, uint32_t end,
+                     uint32_t *seen)
 {
-    float values[VEC_LANES];
-    for (uint32_t i = 0; i < VEC_LANES; i++) {
+    float values[VEC_LANES] = {0};
+    *seen = 0;
+    for (uint32_t i = 0; i < VEC_LANES && key + i < end; i++) {
         double value = 0;
-        bool covered, seen = key + i < end;
-        if (seen && rules->by_key)
-            seen = cpu_bias_of_key(bias, key + i, &value);
-        else if (seen)
-            seen = cpu_bias_mask(bias, key + i, &covered, &value);
-        values[i] = seen ? (float)value : -INFINITY;
+        bool covered;
+        if (!(rules->by_key ? cpu_bias_of_key(bias, key + i, &value)
+                            : cpu_bias_mask(bias, key + i, &covered, &value)))
+            continue;
+        values[i] = (float)value;
+        *seen |= UINT32_C(1) << i;
     }
     return vec_load_f32(values);
 }
 
 /*
- * Writes the values of keys base + i, i in [from, to), to values[i], and others to fill up vectors; base + to
- * is at most `end`, the keys of the sequence. Returns a bit for each key that is seen, and says in *zero
- * whether all values are 0.
+ * Finds what the mask does to keys base + i, i in [from, to); base + to is at most `end`, the keys of the
+ * sequence. Returns a bit for each key that is seen, and says in *zero whether nothing is added to the scores
+ * of these. Otherwise their values are in values[i], and any numbers for other keys to fill up vectors.
  */
 static uint64_t bias_fill(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t base,
                           uint32_t from, uint32_t to, uint32_t end, float *values, bool *zero)
 {
+    const int64_t first = (int64_t)base - bias->first;
+    const bool columns = !rules->by_key && bias->row != NULL;
     uint64_t seen = 0;
-    vec any = vec_zero();
+    *zero = true;
+    if (!rules->by_key && (!columns || first + to <= 0 || first + from >= bias->columns))
+        return bits_between(from, to) & bits_of_keys(base, bias->lo, bias->hi);
+    if (columns && bias->run->mask_dtype == 0 && first + from >= 0 && first + to <= bias->columns)
+        return bias_bits(bias->row, bias->bit + (uint64_t)(first + from), to - from) << from;
     for (uint32_t i = from - from % VEC_LANES; i < to; i += VEC_LANES) {
-        const int64_t column = (int64_t)base + i - bias->first;
         const bool inside =
-            !rules->by_key && bias->row != NULL && column >= 0 && column + VEC_LANES <= bias->columns;
-        const vec x = inside ? bias_columns(rules, bias, column) : bias_keys(rules, bias, base + i, end);
+            columns && bias->run->mask_dtype != 0 && first + i >= 0 && first + i + VEC_LANES <= bias->columns;
+        uint32_t lanes;
+        const vec x = inside ? bias_columns(rules, bias, first + i, &lanes)
+                             : bias_keys(rules, bias, base + i, end, &lanes);
         vec_store(values + i, x);
-        any = vec_max(any, vec_select(vec_equal(x, vec_zero()), vec_zero(), vec_set(1)));
+        *zero = *zero && (lanes & ~vec_bits(vec_equal(x, vec_zero()))) == 0;
+        seen |= (uint64_t)lanes << i;
     }
-    for (uint32_t i = from; i < to; i++)
-        seen |= (uint64_t)(values[i] != -INFINITY) << i;
-    *zero = vec_reduce_max(any) == 0;
-    return seen;
+    return seen & bits_between(from, to);
+}
+
+/* Narrows the keys [*lo, *hi) that a row may see to those from the first to the last that its mask shows. */
+static void bias_narrow(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t end,
+                        uint32_t *lo, uint32_t *hi)
+{
+    float values[CPU_TILE_KEYS];
+    bool zero;
+    while (*lo < *hi) {
+        const uint32_t count = *hi - *lo < CPU_TILE_KEYS ? *hi - *lo : CPU_TILE_KEYS;
+        const uint64_t seen = bias_fill(rules, bias, *lo, 0, count, end, values, &zero);
+        *lo += seen != 0 ? (uint32_t)__builtin_ctzll(seen) : count;
+        if (seen != 0)
+            break;
+    }
+    while (*lo < *hi) {
+        const uint32_t count = *hi - *lo < CPU_TILE_KEYS ? *hi - *lo : CPU_TILE_KEYS;
+        const uint64_t seen = bias_fill(rules, bias, *hi - count, 0, count, end, values, &zero);
+        *hi -= seen != 0 ? count - 64 + (uint32_t)__builtin_clzll(seen) : count;
+        if (seen != 0)
+            break;
+    }
 }
 
 /* What values are multiplied with: they are in natural units, or of ALiBi's mask. */
@@ -145,13 +172,6 @@ INLINE float bias_factor(const struct cpu_run *run, const struct bias_rules *rul
 {
     const bool by_mask = run->problem->alibi == ATTN_ALIBI_MASK && !rules->by_key && run->slopes != NULL;
     return (float)(by_mask ? slope * LOG2E : LOG2E);
-}
-
-/* score + value * factor; hidden keys have minus infinity. */
-INLINE vec bias_add(vec score, vec value, vec factor)
-{
-    const vec none = vec_set(-INFINITY);
-    return vec_select(vec_equal(value, none), none, vec_fma(value, factor, score));
 }
 
 #endif

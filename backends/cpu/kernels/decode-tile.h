@@ -36,14 +36,6 @@ struct decode_tile {
     struct cpu_keys keys;
 };
 
-/* Bits [from, to) of a word. */
-INLINE uint64_t bits_between(uint32_t from, uint32_t to)
-{
-    if (from >= to)
-        return 0;
-    return (to >= CPU_TILE_KEYS ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
-}
-
 /*
  * A step is read as a whole. Its keys that no token sees are replaced by the first one that is seen: their
  * weight is 0, and all readers of the step see that key anyway, so that even a NaN in it changes nothing.
@@ -73,10 +65,8 @@ static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const
     tile->same = !rules->bias.by_head;
     cpu_find_keys(run, work, base, count, &tile->keys);
     for (uint32_t t = 0; t < work->tokens; t++) {
-        const uint32_t from = rules->lo[t] > base ? rules->lo[t] - base : 0;
-        const uint32_t to = rules->hi[t] > base ? rules->hi[t] - base : 0;
         tile->zero[t] = true;
-        tile->seen[t] = from < count ? tile->keys.present & bits_between(from, to) : 0;
+        tile->seen[t] = tile->keys.present & bits_of_keys(base, rules->lo[t], rules->hi[t]);
         if (values && tile->seen[t] != 0)
             tile->seen[t] &= bias_fill(&rules->bias, &rules->row[t], base, 0, count, work->kv_len,
                                        tile->values + (size_t)t * CPU_TILE_KEYS, &tile->zero[t]);

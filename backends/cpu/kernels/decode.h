@@ -179,12 +179,12 @@ INLINE vec decode_scores(const struct decode_block *w, const struct score_rules 
     if (w->cap > 0)
         x = vec_mul(vec_tanh(x), vec_set(w->cap));
     if (rules->slope != NULL) {
-        const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(lane_numbers));
+        const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(numbers));
         x = bias_alibi(x, vec_set(rules->slope->slope), vec_lanes(rules->slope->folded ? vec_all_lanes() : 0),
                        d);
     }
     if (rules->values != NULL)
-        x = bias_add(x, vec_load_f32(rules->values + i), vec_set(rules->factor));
+        x = vec_fma(vec_load_f32(rules->values + i), vec_set(rules->factor), x);
     return x;
 }
 

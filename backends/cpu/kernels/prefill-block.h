@@ -58,15 +58,16 @@ struct prefill_block {
     float m[BLOCK_ROWS], m_total[BLOCK_ROWS]; /* what weights are relative to, in units of log2 */
     float l[BLOCK_ROWS], l_total[BLOCK_ROWS]; /* row sums */
     float correction[BLOCK_ROWS];             /* factor of a row's span for this tile */
-    int32_t lo[BLOCK_ROWS], hi[BLOCK_ROWS];
+    uint32_t lo[BLOCK_ROWS], hi[BLOCK_ROWS];  /* keys that a row may see */
+    int32_t seen[2][BLOCK_ROWS];              /* of a tile that is not unmasked: a bit for each key */
 };
 
 /* One tile: entry i is key base + i; some row sees key base + from, some row base + to - 1. */
 struct prefill_tile {
     uint32_t base, from, to;
-    bool open;     /* some row may see a key of it */
-    bool unmasked; /* every row sees all of [from, to), and all exist */
-    bool biased;   /* some row has values to add, or hidden keys */
+    bool open;     /* some row sees a key of it */
+    bool unmasked; /* every row sees all of [from, to) */
+    bool biased;   /* some row has values to add */
     uint64_t present;
 };
 
@@ -82,7 +83,13 @@ INLINE struct prefill_row prefill_row(const struct prefill_block *w, uint32_t r)
     return (struct prefill_row){at / group, w->head * group + at % group};
 }
 
-/* What is added to the scores of row r. */
+/* The values of row r, which rows of a token may have in common. */
+INLINE float *prefill_values(const struct prefill_block *w, uint32_t r)
+{
+    return w->values + (size_t)((w->first % w->value_rows + r) / w->value_rows) * VALUE_STRIDE;
+}
+
+/* What is added to the scores of row r, and which keys its mask leaves. */
 static void prefill_bias(struct prefill_block *w, uint32_t r)
 {
     const struct cpu_run *run = w->run;
@@ -95,8 +102,14 @@ static void prefill_bias(struct prefill_block *w, uint32_t r)
         w->factor[r] = bias_factor(run, &w->bias_rules, bias.slope);
         w->bias[r] = bias;
     }
+    if (w->bias_rules.values && r > 0 && prefill_values(w, r) == prefill_values(w, r - 1)) {
+        w->lo[r] = w->lo[r - 1];
+        w->hi[r] = w->hi[r - 1];
+    } else if (w->bias_rules.values) {
+        bias_narrow(&w->bias_rules, &bias, w->work->kv_len, &w->lo[r], &w->hi[r]);
+    }
     if (w->bias_rules.distance) {
-        const struct bias_slope slope = bias_slope_of(run, &bias, (uint32_t)w->lo[r], (uint32_t)w->hi[r]);
+        const struct bias_slope slope = bias_slope_of(run, &bias, w->lo[r], w->hi[r]);
         w->alibi->slope[r] = slope.slope;
         w->alibi->folded[r] = slope.folded ? 1 : 0;
         w->alibi->anchor[r] = slope.anchor;
@@ -110,17 +123,15 @@ static void prefill_begin(struct prefill_block *w)
     w->from = w->every_to = UINT32_MAX;
     w->to = w->every_from = 0;
     for (uint32_t r = 0; r < w->padded; r++) {
-        uint32_t lo, hi;
-        cpu_visible(w->run, w->work, prefill_row(w, r).token, &lo, &hi);
-        w->lo[r] = lo < hi ? (int32_t)lo : 0;
-        w->hi[r] = lo < hi ? (int32_t)hi : 0;
-        if (lo < hi) {
-            w->from = lo < w->from ? lo : w->from;
-            w->to = hi > w->to ? hi : w->to;
-        }
-        w->every_from = lo > w->every_from ? lo : w->every_from;
-        w->every_to = hi < w->every_to ? hi : w->every_to;
+        uint32_t *lo = &w->lo[r], *hi = &w->hi[r];
+        cpu_visible(w->run, w->work, prefill_row(w, r).token, lo, hi);
         prefill_bias(w, r);
+        if (*lo < *hi) {
+            w->from = *lo < w->from ? *lo : w->from;
+            w->to = *hi > w->to ? *hi : w->to;
+        }
+        w->every_from = *lo > w->every_from ? *lo : w->every_from;
+        w->every_to = *hi < w->every_to ? *hi : w->every_to;
         w->m[r] = w->m_total[r] = -INFINITY;
         w->l[r] = w->l_total[r] = 0;
     }
@@ -163,68 +174,61 @@ static void prefill_prefetch_query(const struct prefill_block *w, uint32_t r)
     prefetch_vector(q, vec_type_of(run->problem->q_dtype), run->q_rope != NULL ? w->dim_vo : w->dim);
 }
 
-/* The values of row r, which rows of a token may have in common. */
-INLINE float *prefill_values(const struct prefill_block *w, uint32_t r)
-{
-    return w->values + (size_t)((w->first % w->value_rows + r) / w->value_rows) * VALUE_STRIDE;
-}
-
-/* Finds what is added to the scores of a tile; false if every row's keys are all hidden. */
-static bool prefill_open_bias(struct prefill_block *w, struct prefill_tile *tile)
-{
-    bool any = !w->bias_rules.values, zero;
-    tile->biased = false;
-    for (uint32_t r = 0; w->bias_rules.values && r < w->rows; r++) {
-        float *values = prefill_values(w, r);
-        if (r > 0 && values == prefill_values(w, r - 1))
-            continue;
-        const uint64_t seen = bias_fill(&w->bias_rules, &w->bias[r], tile->base, tile->from, tile->to,
-                                        w->work->kv_len, values, &zero);
-        any |= (seen & tile->present) != 0;
-        tile->biased |= !zero;
-    }
-    return any;
-}
-
 /* Finds the keys of the tile at `base` that rows may see. */
 static void prefill_open_range(const struct prefill_block *w, uint32_t base, struct prefill_tile *tile)
 {
-    const int32_t first = (int32_t)base;
-    const int32_t end = w->to - base < CPU_TILE_KEYS ? (int32_t)w->to : (int32_t)(base + CPU_TILE_KEYS);
-    int32_t from = end, to = first, every_from = first, every_to = end;
-    tile->base = base;
+    const uint32_t end = w->to - base < CPU_TILE_KEYS ? w->to : base + CPU_TILE_KEYS;
+    uint32_t from = end, to = base;
+    *tile = (struct prefill_tile){.base = base};
     if (base >= w->every_from && base < w->every_to && w->every_to - base >= CPU_TILE_KEYS) {
-        tile->from = 0;
         tile->to = CPU_TILE_KEYS;
         tile->open = tile->unmasked = true;
         return;
     }
     for (uint32_t r = 0; r < w->rows; r++) {
-        const int32_t lo = w->lo[r] > first ? w->lo[r] : first, hi = w->hi[r] < end ? w->hi[r] : end;
-        every_from = lo > every_from ? lo : every_from;
-        every_to = hi < every_to ? hi : every_to;
-        if (lo < hi) {
-            from = lo < from ? lo : from;
-            to = hi > to ? hi : to;
-        }
+        const uint32_t lo = w->lo[r] > base ? w->lo[r] : base, hi = w->hi[r] < end ? w->hi[r] : end;
+        from = lo < hi && lo < from ? lo : from;
+        to = lo < hi && hi > to ? hi : to;
     }
     tile->open = from < to;
-    if (!tile->open)
-        return;
-    tile->from = (uint32_t)(from - first);
-    tile->to = (uint32_t)(to - first);
-    tile->unmasked = every_from <= from && every_to >= to;
+    tile->from = from - base;
+    tile->to = to - base;
 }
 
-/* Opens a tile whose range is known. */
+/* The keys of a tile that row r sees, and *zero: nothing is added to their scores. */
+static uint64_t prefill_seen(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile, bool *zero)
+{
+    const uint64_t seen = tile->present & bits_of_keys(tile->base, w->lo[r], w->hi[r]);
+    *zero = true;
+    if (!w->bias_rules.values)
+        return seen;
+    return seen & bias_fill(&w->bias_rules, &w->bias[r], tile->base, tile->from, tile->to, w->work->kv_len,
+                            prefill_values(w, r), zero);
+}
+
+/* Opens a tile whose range is known: finds which of its keys each row sees. */
 static void prefill_open_tile(struct prefill_block *w, uint64_t present, struct prefill_tile *tile)
 {
+    const uint64_t range = bits_between(tile->from, tile->to);
+    uint64_t seen = 0, any = 0, every = range;
+    bool zero = true;
     if (!tile->open)
         return;
     tile->present = present;
-    if ((~present & (~UINT64_C(0) >> (CPU_TILE_KEYS - tile->to)) & (~UINT64_C(0) << tile->from)) != 0)
-        tile->unmasked = false;
-    tile->open = prefill_open_bias(w, tile);
+    if (tile->unmasked && !w->bias_rules.values && (range & ~present) == 0)
+        return;
+    for (uint32_t r = 0; r < w->padded; r++) {
+        const uint32_t t = (w->first + r) / w->value_rows;
+        if (r < w->rows && (r == 0 || t != (w->first + r - 1) / w->value_rows))
+            seen = prefill_seen(w, r, tile, &zero);
+        tile->biased = tile->biased || !zero;
+        any |= seen;
+        every &= seen;
+        w->seen[0][r] = (int32_t)(uint32_t)seen;
+        w->seen[1][r] = (int32_t)(uint32_t)(seen >> 32);
+    }
+    tile->open = any != 0;
+    tile->unmasked = every == range;
 }
 
 /* Widens the range of `all` to that of a tile. */
@@ -309,12 +313,10 @@ static void prefill_prefetch(const struct prefill_block *w, const struct prefill
 static void columns_mask(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
     const vec none = vec_set(-INFINITY);
-    const vec_int lo = vec_load_int(w->lo + r), hi = vec_load_int(w->hi + r);
     for (uint32_t i = tile->from; i < tile->to; i++) {
-        const vec_bool seen = vec_between(lo, hi, (int32_t)(tile->base + i));
+        const vec_bool seen = vec_bit(vec_load_int(&w->seen[i / 32][r]), i % 32);
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
-        const vec x = vec_select(seen, vec_load_f32(s), none);
-        vec_store(s, tile->present >> i & 1 ? x : none);
+        vec_store(s, vec_select(seen, vec_load_f32(s), none));
     }
 }
 
@@ -328,10 +330,12 @@ static void columns_alibi(const struct prefill_block *w, uint32_t r, const struc
     const vec slope = vec_div(vec_load_f32(w->alibi->slope + r), unit);
     const vec distance = vec_load_f32(distances);
     const vec_bool folded = vec_less(vec_zero(), vec_load_f32(w->alibi->folded + r));
+    const bool any_folded = vec_bits(folded) != 0;
     for (uint32_t i = tile->from; i < tile->to; i++) {
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
-        const vec d = vec_add(distance, vec_set((float)i));
-        vec_store(s, bias_alibi(vec_load_f32(s), slope, folded, d));
+        const vec d = vec_add(distance, vec_broadcast(&numbers[i]));
+        vec_store(s, any_folded ? bias_alibi(vec_load_f32(s), slope, folded, d)
+                                : vec_fma(slope, d, vec_load_f32(s)));
     }
 }
 
@@ -351,7 +355,7 @@ static void columns_values(const struct prefill_block *w, uint32_t r, const stru
         UNROLL
         for (uint32_t j = 0; j < VEC_LANES; j++) {
             float *s = w->score + (size_t)(i + j) * KEY_STRIDE + r;
-            vec_store(s, bias_add(vec_load_f32(s), a[j], factor));
+            vec_store(s, vec_fma(a[j], factor, vec_load_f32(s)));
         }
     }
 }
@@ -385,9 +389,7 @@ static vec columns_largest(const struct prefill_block *w, uint32_t r, const stru
 static bool prefill_sees(const struct prefill_block *w, const struct prefill_tile *tile, uint32_t r,
                          uint32_t i)
 {
-    const int32_t key = (int32_t)(tile->base + i);
-    return (tile->present >> i & 1) != 0 && key >= w->lo[r] && key < w->hi[r] &&
-           !(tile->biased && prefill_values(w, r)[i] == -INFINITY);
+    return tile->unmasked || ((uint32_t)w->seen[i / 32][r] >> i % 32 & 1) != 0;
 }
 
 #endif

@@ -194,7 +194,7 @@ static void sums_by_row(const struct prefill_block *w, const struct prefill_tile
 static void products_sums(struct prefill_block *w, const struct prefill_tile *tile,
                           const struct staged *staged)
 {
-    if (staged->not_finite && (tile->biased || !tile->unmasked))
+    if (staged->not_finite && !tile->unmasked)
         sums_by_row(w, tile);
     else
         sums(w, tile);

@@ -137,7 +137,7 @@ struct prefill_tiles {
 static void prefill_find(const struct prefill_block *blocks, uint32_t count, uint32_t base, uint32_t end,
                          struct prefill_tiles *tiles)
 {
-    const uint32_t most = blocks->bias_rules.values ? 1 : products_staged_tiles(blocks);
+    const uint32_t most = products_staged_tiles(blocks);
     tiles->base = base;
     for (tiles->count = 0; tiles->count < most && base < end; base += CPU_TILE_KEYS) {
         struct prefill_tile *all = &tiles->all[tiles->count], one;

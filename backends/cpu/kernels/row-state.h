@@ -23,6 +23,21 @@ INLINE void *take_objects(float *scratch, size_t *used, size_t count, size_t siz
     return take_floats(scratch, used, (count * size + sizeof(float) - 1) / sizeof(float));
 }
 
+/* Bits [from, to) of a word that has one for each key of a tile. */
+INLINE uint64_t bits_between(uint32_t from, uint32_t to)
+{
+    if (from >= to)
+        return 0;
+    return (to >= CPU_TILE_KEYS ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
+}
+
+/* Bits of the keys [lo, hi) in the tile at `base`. */
+INLINE uint64_t bits_of_keys(uint32_t base, uint32_t lo, uint32_t hi)
+{
+    const uint32_t from = lo > base ? lo - base : 0, to = hi > base ? hi - base : 0;
+    return from < CPU_TILE_KEYS ? bits_between(from, to) : 0;
+}
+
 /* What a query is multiplied with: softmax_scale, and what makes scores units of log2 or of the soft cap. */
 INLINE float query_factor(const struct cpu_run *run)
 {

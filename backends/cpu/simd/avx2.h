@@ -196,16 +196,22 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane));
 }
 
+/* A bit for each lane: the inverse. */
+INLINE uint32_t vec_bits(vec_bool lanes)
+{
+    return (uint32_t)_mm256_movemask_ps(lanes);
+}
+
 INLINE vec_int vec_load_int(const int32_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Lanes with lo <= key < hi. */
-INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+/* Lanes in which bit i is set. */
+INLINE vec_bool vec_bit(vec_int words, uint32_t i)
 {
-    const __m256i k = _mm256_set1_epi32(key);
-    return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_cmpgt_epi32(lo, k), _mm256_cmpgt_epi32(hi, k)));
+    const __m256i bit = _mm256_set1_epi32((int)(UINT32_C(1) << i));
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(words, bit), bit));
 }
 
 /* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */

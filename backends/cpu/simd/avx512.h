@@ -201,16 +201,21 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return (vec_bool)bits;
 }
 
+/* A bit for each lane: the inverse. */
+INLINE uint32_t vec_bits(vec_bool lanes)
+{
+    return lanes;
+}
+
 INLINE vec_int vec_load_int(const int32_t *p)
 {
     return _mm512_loadu_si512(p);
 }
 
-/* Lanes with lo <= key < hi. */
-INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+/* Lanes in which bit i is set. */
+INLINE vec_bool vec_bit(vec_int words, uint32_t i)
 {
-    const __m512i k = _mm512_set1_epi32(key);
-    return _mm512_mask_cmplt_epi32_mask(_mm512_cmple_epi32_mask(lo, k), k, hi);
+    return _mm512_test_epi32_mask(words, _mm512_set1_epi32((int)(UINT32_C(1) << i)));
 }
 
 /* The sums of four vectors, each of its halves added, and ((0+1)+(2+3)) + ((4+5)+(6+7)) of that. */

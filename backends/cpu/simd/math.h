@@ -26,8 +26,11 @@ INLINE uint32_t vec_offset(uint32_t i, uint32_t n)
     return VEC_LANES * (i + 1) <= n ? VEC_LANES * i : n - VEC_LANES;
 }
 
-/* The number of each lane. */
-static const float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+/* The number of each lane, and of the keys of a tile. */
+static const float numbers[CPU_TILE_KEYS] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                             16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                             32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                             48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 
 /* n elements rounded up to whole vectors. */
 INLINE uint32_t vec_padded(uint32_t n)
@@ -87,11 +90,14 @@ INLINE vec vec_tanh(vec x)
     p = vec_fma(p, z, vec_set(0x1.110646p-3f));
     p = vec_fma(p, z, vec_set(-0x1.55552ep-2f));
     const vec small = vec_fma(vec_mul(x, z), p, x);
+    const vec_bool is_small = vec_less(a, vec_set(0.625f));
+    if (vec_bits(is_small) == vec_all_lanes())
+        return small;
     /* tanh is 1 in f32 from 9.02 on; this order of the minimum keeps a NaN */
     const vec b = vec_min(vec_set(10.0f), a);
     const vec e = vec_exp2(vec_mul(b, vec_set(0x1.715476p+1f)));
     const vec q = vec_sub(one, vec_div(two, vec_add(one, e)));
-    return vec_select(vec_less(a, vec_set(0.625f)), small, vec_signed(q, x));
+    return vec_select(is_small, small, vec_signed(q, x));
 }
 
 /* A row of n elements, divided by the type's gain and times `factor`, to f32 at dst. Returns 0 in lanes where

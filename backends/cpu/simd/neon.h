@@ -218,17 +218,24 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return (vec_bool){vtstq_u32(b, vld1q_u32(lane)), vtstq_u32(b, vld1q_u32(lane + 4))};
 }
 
+/* A bit for each lane: the inverse. */
+INLINE uint32_t vec_bits(vec_bool lanes)
+{
+    static const uint32_t lane[VEC_LANES] = {1, 2, 4, 8, 16, 32, 64, 128};
+    return vaddvq_u32(
+        vorrq_u32(vandq_u32(lanes.lo, vld1q_u32(lane)), vandq_u32(lanes.hi, vld1q_u32(lane + 4))));
+}
+
 INLINE vec_int vec_load_int(const int32_t *p)
 {
     return (vec_int){vld1q_s32(p), vld1q_s32(p + 4)};
 }
 
-/* Lanes with lo <= key < hi. */
-INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+/* Lanes in which bit i is set. */
+INLINE vec_bool vec_bit(vec_int words, uint32_t i)
 {
-    const int32x4_t k = vdupq_n_s32(key);
-    return (vec_bool){vandq_u32(vcleq_s32(lo.lo, k), vcgtq_s32(hi.lo, k)),
-                      vandq_u32(vcleq_s32(lo.hi, k), vcgtq_s32(hi.hi, k))};
+    const int32x4_t bit = vdupq_n_s32((int32_t)(UINT32_C(1) << i));
+    return (vec_bool){vtstq_s32(words.lo, bit), vtstq_s32(words.hi, bit)};
 }
 
 /* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */

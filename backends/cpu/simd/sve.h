@@ -217,15 +217,23 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return svcmpne_n_u32(all, svand_n_u32_x(all, lane, bits), 0);
 }
 
+/* A bit for each lane: the inverse. */
+INLINE uint32_t vec_bits(vec_bool lanes)
+{
+    const svuint32_t lane = svlsl_u32_x(every_lane(), svdup_n_u32(1), svindex_u32(0, 1));
+    return (uint32_t)svorv_u32(lanes, lane);
+}
+
 INLINE vec_int vec_load_int(const int32_t *p)
 {
     return svld1_s32(every_lane(), p);
 }
 
-/* Lanes with lo <= key < hi. */
-INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+/* Lanes in which bit i is set. */
+INLINE vec_bool vec_bit(vec_int words, uint32_t i)
 {
-    return svcmpgt_n_s32(svcmple_n_s32(every_lane(), lo, key), hi, key);
+    const svbool_t all = every_lane();
+    return svcmpne_n_s32(all, svand_n_s32_x(all, words, (int32_t)(UINT32_C(1) << i)), 0);
 }
 
 /* The sums of pairs of lanes, those of a and then those of b. */
