@@ -15,6 +15,17 @@ static bool is_level_wanted(const char *wanted, const char *level)
     return wanted == NULL || strcmp(wanted, level) == 0;
 }
 
+/* While plugins are loaded, warnings say what is wrong with the level; later refusals are part of the test:
+ * silence. */
+static void log_loading(void *user, uint32_t level, const char *subsystem, const char *text)
+{
+    const bool *loading = user;
+
+    (void)subsystem;
+    if (*loading && level <= ATTN_LOG_WARN)
+        complain("%s", text);
+}
+
 static struct attn_context *make_context(const char *plugin_path, const char *level)
 {
     struct attn_context_options options;
@@ -22,11 +33,14 @@ static struct attn_context *make_context(const char *plugin_path, const char *le
     struct attn_error err;
     char variable[128];
     const char *variables[] = {variable};
+    static bool loading;
 
     ATTN_INIT(&options);
     ATTN_INIT(&err);
     options.plugin_path = plugin_path;
-    options.given = ATTN_GIVEN_LOG; /* refusals are part of the test: silence */
+    options.log = log_loading;
+    options.log_user = &loading;
+    loading = true;
     snprintf(variable, sizeof variable, "ATTN_CPU_FLAGS=%s", level);
     if (strcmp(level, "all") != 0) {
         options.variables = variables;
@@ -38,6 +52,7 @@ static struct attn_context *make_context(const char *plugin_path, const char *le
         attn_context_destroy(context);
         return NULL;
     }
+    loading = false;
     return context;
 }
 
