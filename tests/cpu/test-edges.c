@@ -12,12 +12,13 @@
 
 enum { HEADS = 2, BLOCK = 4, PAGES = 5, KEYS = BLOCK * PAGES, ROWS = 12, DIM_MAX = 40 };
 
-/* One sequence whose last `tokens` keys are the queries, in f32. */
+/* One sequence whose last `tokens` keys are the queries, in f32; the cache may be of e4m3. */
 struct desk {
     struct shape_fixture fixture;
     struct attn_batch batch;
     struct attn_tensors tensors;
     struct attn_kv_desc kv;
+    uint32_t kv_dtype;
     int32_t q_offsets[2];
     int32_t kv_lens[1];
     int32_t table[PAGES];
@@ -30,6 +31,7 @@ struct desk {
 static void desk_init(struct desk *desk, const char *flags)
 {
     memset(desk, 0, sizeof *desk);
+    desk->kv_dtype = ATTN_F32;
     fixture_open(&desk->fixture, flags);
     for (uint32_t i = 0; i < ROWS * HEADS * DIM_MAX; i++)
         desk->q[i] = (float)((i * 2654435761u) >> 8 & 0xff) / 128 - 1;
@@ -46,10 +48,11 @@ static void desk_run(struct desk *desk, int32_t tokens, uint32_t dim, uint32_t d
 {
     struct attn_problem problem;
     struct attn_error err;
+    const int64_t size = attn_dtype_size(desk->kv_dtype);
     char text[128];
 
-    snprintf(text, sizeof text, "heads=%u kv_heads=1 head_dim=%u/%u q=f32 kv=f32 out=f32 block=%u", HEADS,
-             dim, dim_vo, BLOCK);
+    snprintf(text, sizeof text, "heads=%u kv_heads=1 head_dim=%u/%u q=f32 %s out=f32 block=%u", HEADS, dim,
+             dim_vo, size == 1 ? "kv=e4m3 scales=unit" : "kv=f32", BLOCK);
     fixture_problem(text, &problem);
     ATTN_INIT(&err);
     ATTN_INIT(&desk->batch);
@@ -65,7 +68,9 @@ static void desk_run(struct desk *desk, int32_t tokens, uint32_t dim, uint32_t d
     desk->batch.table.data = desk->table;
     desk->batch.table_width = PAGES;
     desk->batch.table_stride = sizeof desk->table;
-    desk->kv.k_dtype = desk->kv.v_dtype = ATTN_F32;
+    desk->kv.k_dtype = desk->kv.v_dtype = desk->kv_dtype;
+    if (size == 1)
+        desk->kv.k_scale.kind = desk->kv.v_scale.kind = ATTN_SCALE_UNIT;
     desk->kv.pages = PAGES;
     desk->kv.block = BLOCK;
     desk->kv.kv_heads = 1;
@@ -73,8 +78,8 @@ static void desk_run(struct desk *desk, int32_t tokens, uint32_t dim, uint32_t d
     desk->kv.head_dim_vo = dim_vo;
     desk->kv.k.data = desk->k;
     desk->kv.v.data = desk->v;
-    desk->kv.k_head_stride = desk->kv.k_token_stride = (int64_t)(dim * sizeof(float));
-    desk->kv.v_head_stride = desk->kv.v_token_stride = (int64_t)(dim_vo * sizeof(float));
+    desk->kv.k_head_stride = desk->kv.k_token_stride = dim * size;
+    desk->kv.v_head_stride = desk->kv.v_token_stride = dim_vo * size;
     desk->kv.k_page_stride = desk->kv.k_token_stride * BLOCK;
     desk->kv.v_page_stride = desk->kv.v_token_stride * BLOCK;
     desk->tensors.softmax_scale = 0.3f;
@@ -141,4 +146,31 @@ Test(edges, sums_that_underflow)
                       levels[i % 2], row_counts[i / 2], e);
         fixture_close(&desk.fixture);
     }
+}
+
+/* A NaN in a key, or in a value, makes results NaN wherever in the vector it is: of a value those of its
+ * column. */
+Test(edges, nan_codes_at_every_element)
+{
+    static const uint32_t dims[] = {32, 40, 64, 72};
+    static struct desk desk;
+    unsigned char *const keys = (unsigned char *)desk.k, *const values = (unsigned char *)desk.v;
+
+    desk_init(&desk, NULL);
+    desk.kv_dtype = ATTN_E4M3;
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t dim = dims[i];
+        for (uint32_t at = 0; at < 2 * dim; at++) {
+            unsigned char *const codes = at < dim ? keys : values;
+            memset(keys, 0x31, (size_t)KEYS * dim);
+            memset(values, 0x31, (size_t)KEYS * dim);
+            codes[3 * dim + at % dim] = at % 2 ? 0x7f : 0xff;
+            desk_run(&desk, 1, dim, dim);
+            for (uint32_t e = 0; e < HEADS * dim; e++)
+                cr_assert_eq(isnan(desk.out[e]) != 0, at < dim || e % dim == at % dim,
+                             "head size %u, element %u of a %s, element %u", dim, at % dim,
+                             at < dim ? "key" : "value", e);
+        }
+    }
+    fixture_close(&desk.fixture);
 }

@@ -14,8 +14,8 @@
 
 #define FIRST_LANES ((UINT32_C(1) << VEC_LANES) - 1)
 
-static const uint32_t dtypes[VEC_TYPES] = {ATTN_F32,  ATTN_F16,  ATTN_BF16,     ATTN_INT8,
-                                           ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_INT8, ATTN_E4M3,
+                                  ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_E4M3};
 static int failures;
 
 static void fail(const char *what, uint32_t at, float got, float wanted)
@@ -49,7 +49,7 @@ static float decode(enum vec_type type, uint32_t code)
     return attn__codec8_decode(dtypes[type], (uint8_t)code) / vec_gain(type);
 }
 
-/* Every code, at addresses that are not aligned. */
+/* Every code that the type has, at addresses that are not aligned. */
 static void test_loads(enum vec_type type)
 {
     const uint32_t size = vec_size(type), codes = UINT32_C(1) << 8 * size;
@@ -57,9 +57,10 @@ static void test_loads(enum vec_type type)
     float wanted[VEC_LANES];
     for (uint32_t code = 0; code < codes; code += VEC_LANES) {
         for (uint32_t i = 0; i < VEC_LANES; i++) {
-            const uint16_t x = (uint16_t)(code + i);
+            const bool none = type == VEC_E4M3_FINITE && isnan(decode(type, code + i));
+            const uint16_t x = (uint16_t)(none ? 0 : code + i);
             memcpy(bytes + 1 + (size_t)i * size, &x, size); /* the low byte first */
-            wanted[i] = decode(type, code + i);
+            wanted[i] = decode(type, x);
         }
         expect_vec("load", (uint32_t)type << 16 | code, vec_load(type, bytes + 1), wanted);
     }
@@ -231,7 +232,7 @@ static void test_transposition(void)
 
 int main(void)
 {
-    for (uint32_t type = VEC_F16; type < VEC_TYPES; type++)
+    for (uint32_t type = VEC_F16; type <= VEC_E4M3_FINITE; type++)
         test_loads((enum vec_type)type);
     test_stores(VEC_F16);
     test_stores(VEC_BF16);

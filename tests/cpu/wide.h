@@ -47,8 +47,8 @@ INLINE void vec_store(float *p, vec x)
 
 INLINE vec vec_load8(enum vec_type type, const char *p)
 {
-    static const uint32_t dtypes[VEC_TYPES] = {ATTN_F32,  ATTN_F16,  ATTN_BF16,     ATTN_INT8,
-                                               ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+    static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_INT8, ATTN_E4M3,
+                                      ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_E4M3};
     vec x;
     for (uint32_t i = 0; i < VEC_LANES; i++)
         x[i] = attn__codec8_decode(dtypes[type], (uint8_t)p[i]) / vec_gain(type);

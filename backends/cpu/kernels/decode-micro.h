@@ -20,6 +20,8 @@
 /* Vectors of scores, and of weighted sums, that stay in registers. */
 #define SCORE_VECS (VEC_REGISTERS == 32 ? 16u : 12u)
 #define SUM_VECS   (VEC_REGISTERS == 32 ? 16u : 8u)
+/* Ways to convert a step. */
+#define STEP_TYPES (VEC_TYPES + 1u)
 /* Distance of the score rows of two query rows, in floats. */
 #define SCORE_STRIDE CPU_TILE_KEYS
 
@@ -151,6 +153,34 @@ INLINE void sums_step(enum vec_type type, uint32_t rows, const struct step *v, u
         sums_block(type, rows, 1, v, vec_offset(at / VEC_LANES, dim), p, first, o + at, o_stride);
 }
 
+/* As many codes of 8 bits as a vector of the level holds. */
+typedef uint8_t codes __attribute__((vector_size(VEC_LANES * sizeof(float))));
+
+/* Whether n codes of e4m3 at each address of a step, a vector of them at least, have a NaN: 0x7f or 0xff. */
+INLINE bool step_has_nan(const struct step *step, uint32_t n)
+{
+    uint64_t words[sizeof(codes) / sizeof(uint64_t)], any = 0;
+    codes sums = {0}, x;
+    for (uint32_t at = 0; at < n; at += sizeof x) {
+        const uint32_t from = at + sizeof x <= n ? at : n - (uint32_t)sizeof x;
+        UNROLL
+        for (uint32_t j = 0; j < STEP_KEYS; j++) {
+            memcpy(&x, step->now[j] + from, sizeof x);
+            sums |= (x & 0x7f) + 1; /* has its highest bit for a NaN alone */
+        }
+    }
+    memcpy(words, &sums, sizeof words);
+    for (uint32_t i = 0; i < sizeof words / sizeof *words; i++)
+        any |= words[i];
+    return (any & UINT64_C(0x8080808080808080)) != 0;
+}
+
+/* How a step of vectors of n elements is converted: without a NaN in it e4m3 takes fewer instructions. */
+INLINE uint32_t step_type(enum vec_type type, const struct step *step, uint32_t n)
+{
+    return type != VEC_E4M3 || n < sizeof(codes) || step_has_nan(step, n) ? type : VEC_E4M3_FINITE;
+}
+
 typedef void (*scores_fn)(const struct step *k, uint32_t dim, const float *q, uint32_t q_stride, float *s);
 typedef void (*sums_fn)(const struct step *v, uint32_t dim, const float *p, int first, float *o,
                         uint32_t o_stride);
@@ -177,18 +207,19 @@ STEPS_OF_TYPE(e4m3, VEC_E4M3)
 STEPS_OF_TYPE(e5m2, VEC_E5M2)
 STEPS_OF_TYPE(e4m3fnuz, VEC_E4M3FNUZ)
 STEPS_OF_TYPE(e5m2fnuz, VEC_E5M2FNUZ)
+STEPS_OF_TYPE(e4m3finite, VEC_E4M3_FINITE)
 
 #define STEPS_BY_ROWS(kind, name)                                                                            \
     {                                                                                                        \
         kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
     }
-static const scores_fn scores_table[VEC_TYPES][STEP_ROWS] = {
-    STEPS_BY_ROWS(scores, f32),      STEPS_BY_ROWS(scores, f16),     STEPS_BY_ROWS(scores, bf16),
-    STEPS_BY_ROWS(scores, int8),     STEPS_BY_ROWS(scores, e4m3),    STEPS_BY_ROWS(scores, e5m2),
-    STEPS_BY_ROWS(scores, e4m3fnuz), STEPS_BY_ROWS(scores, e5m2fnuz)};
-static const sums_fn sums_table[VEC_TYPES][STEP_ROWS] = {
-    STEPS_BY_ROWS(sums, f32),      STEPS_BY_ROWS(sums, f16),     STEPS_BY_ROWS(sums, bf16),
-    STEPS_BY_ROWS(sums, int8),     STEPS_BY_ROWS(sums, e4m3),    STEPS_BY_ROWS(sums, e5m2),
-    STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz)};
+static const scores_fn scores_table[STEP_TYPES][STEP_ROWS] = {
+    STEPS_BY_ROWS(scores, f32),      STEPS_BY_ROWS(scores, f16),      STEPS_BY_ROWS(scores, bf16),
+    STEPS_BY_ROWS(scores, int8),     STEPS_BY_ROWS(scores, e4m3),     STEPS_BY_ROWS(scores, e5m2),
+    STEPS_BY_ROWS(scores, e4m3fnuz), STEPS_BY_ROWS(scores, e5m2fnuz), STEPS_BY_ROWS(scores, e4m3finite)};
+static const sums_fn sums_table[STEP_TYPES][STEP_ROWS] = {
+    STEPS_BY_ROWS(sums, f32),      STEPS_BY_ROWS(sums, f16),      STEPS_BY_ROWS(sums, bf16),
+    STEPS_BY_ROWS(sums, int8),     STEPS_BY_ROWS(sums, e4m3),     STEPS_BY_ROWS(sums, e5m2),
+    STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz), STEPS_BY_ROWS(sums, e4m3finite)};
 
 #endif

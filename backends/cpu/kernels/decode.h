@@ -120,10 +120,11 @@ static void decode_qk(const struct decode_block *w, size_t row, uint32_t rows, c
         const size_t first = row + (size_t)(i % keys->heads) * w->rows;
         float *s = w->score + first * SCORE_STRIDE + keys->first[i / keys->heads];
         cursor_step(keys, next, i, &k);
+        const scores_fn *scores = scores_table[step_type(w->k_type, &k, w->dim)];
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
             const uint32_t n = rows - r < STEP_ROWS ? rows - r : STEP_ROWS;
-            scores_table[w->k_type][n - 1](&k, w->dim, w->q + (first + r) * w->q_stride, w->q_stride,
-                                           s + (size_t)r * SCORE_STRIDE);
+            scores[n - 1](&k, w->dim, w->q + (first + r) * w->q_stride, w->q_stride,
+                          s + (size_t)r * SCORE_STRIDE);
         }
     }
 }
@@ -236,10 +237,11 @@ static void decode_pv(const struct decode_block *w, size_t row, uint32_t rows, c
         const size_t first = row + (size_t)(i % values->heads) * w->rows;
         const float *p = w->score + first * SCORE_STRIDE + values->first[i / values->heads];
         cursor_step(values, next, i, &v);
+        const sums_fn *sums = sums_table[step_type(w->v_type, &v, w->dim_vo)];
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
             const uint32_t n = rows - r < STEP_ROWS ? rows - r : STEP_ROWS;
-            sums_table[w->v_type][n - 1](&v, w->dim_vo, p + (size_t)r * SCORE_STRIDE, i < values->heads,
-                                         w->tile + (first + r) * w->o_stride, w->o_stride);
+            sums[n - 1](&v, w->dim_vo, p + (size_t)r * SCORE_STRIDE, i < values->heads,
+                        w->tile + (first + r) * w->o_stride, w->o_stride);
         }
     }
 }

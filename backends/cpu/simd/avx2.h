@@ -52,6 +52,8 @@ INLINE __m128i vec_e4m3_as_f16(enum vec_type type, __m128i codes)
     const __m128i x = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16((int16_t)0xbf80));
     if (type == VEC_E4M3FNUZ)
         return _mm_or_si128(x, _mm_cmpeq_epi16(wide, _mm_set1_epi16(-128)));
+    if (type == VEC_E4M3_FINITE)
+        return x;
     const __m128i largest = _mm_set1_epi16(0x3f80);
     return _mm_or_si128(x, _mm_cmpeq_epi16(_mm_and_si128(x, largest), largest));
 }

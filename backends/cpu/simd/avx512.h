@@ -53,6 +53,8 @@ INLINE __m256i vec_e4m3_as_f16(enum vec_type type, __m128i codes)
     const __m256i x = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((int16_t)0xbf80));
     if (type == VEC_E4M3FNUZ)
         return _mm256_or_si256(x, _mm256_cmpeq_epi16(wide, _mm256_set1_epi16(-128)));
+    if (type == VEC_E4M3_FINITE)
+        return x;
     const __m256i largest = _mm256_set1_epi16(0x3f80);
     return _mm256_or_si256(x, _mm256_cmpeq_epi16(_mm256_and_si256(x, largest), largest));
 }

@@ -31,7 +31,8 @@ enum vec_type {
     VEC_E5M2 = 5,
     VEC_E4M3FNUZ = 6,
     VEC_E5M2FNUZ = 7,
-    VEC_TYPES = 8
+    VEC_TYPES = 8,
+    VEC_E4M3_FINITE = 8 /* e4m3 without a NaN: no type of a cache, but that of a part of it */
 };
 
 INLINE enum vec_type vec_type_of(uint32_t dtype)
@@ -64,7 +65,7 @@ INLINE uint32_t vec_size(enum vec_type type)
 /* Codes of e4m3 are loaded as the f16 with the same exponent bits: what their numbers are times as large. */
 INLINE float vec_gain(enum vec_type type)
 {
-    return type == VEC_E4M3 ? 256 : type == VEC_E4M3FNUZ ? 128 : 1;
+    return type == VEC_E4M3 || type == VEC_E4M3_FINITE ? 256 : type == VEC_E4M3FNUZ ? 128 : 1;
 }
 
 #endif

@@ -66,6 +66,8 @@ INLINE uint16x8_t vec_e4m3_as_f16(enum vec_type type, int8x8_t codes)
     const uint16x8_t x = vandq_u16(vreinterpretq_u16_s16(vshlq_n_s16(wide, 7)), vdupq_n_u16(0xbf80));
     if (type == VEC_E4M3FNUZ)
         return vorrq_u16(x, vceqq_s16(wide, vdupq_n_s16(-128)));
+    if (type == VEC_E4M3_FINITE)
+        return x;
     const uint16x8_t largest = vdupq_n_u16(0x3f80);
     return vorrq_u16(x, vceqq_u16(vandq_u16(x, largest), largest));
 }
@@ -85,7 +87,7 @@ INLINE float32x4_t vec4_from_e5m2fnuz(int32x4_t wide)
 INLINE vec vec_load8(enum vec_type type, const char *p)
 {
     const int8x8_t codes = vld1_s8((const int8_t *)p);
-    if (type == VEC_E4M3 || type == VEC_E4M3FNUZ)
+    if (type == VEC_E4M3 || type == VEC_E4M3_FINITE || type == VEC_E4M3FNUZ)
         return vec_from_f16(vec_e4m3_as_f16(type, codes));
     if (type == VEC_E5M2)
         return vec_from_f16(vshlq_n_u16(vmovl_u8(vreinterpret_u8_s8(codes)), 8));
