@@ -180,7 +180,7 @@ INLINE vec decode_scores(const struct decode_block *w, const struct score_rules 
     if (w->cap > 0)
         x = vec_mul(vec_tanh(x), vec_set(w->cap));
     if (rules->slope != NULL) {
-        const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(numbers));
+        const vec d = vec_add(vec_set(rules->distance + (float)i), vec_load_f32(key_numbers));
         x = bias_alibi(x, vec_set(rules->slope->slope), vec_lanes(rules->slope->folded ? vec_all_lanes() : 0),
                        d);
     }

@@ -333,7 +333,7 @@ static void columns_alibi(const struct prefill_block *w, uint32_t r, const struc
     const bool any_folded = vec_bits(folded) != 0;
     for (uint32_t i = tile->from; i < tile->to; i++) {
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
-        const vec d = vec_add(distance, vec_broadcast(&numbers[i]));
+        const vec d = vec_add(distance, vec_broadcast(&key_numbers[i]));
         vec_store(s, any_folded ? bias_alibi(vec_load_f32(s), slope, folded, d)
                                 : vec_fma(slope, d, vec_load_f32(s)));
     }
