@@ -65,11 +65,11 @@ INLINE vec vec_from_f16(svuint32_t x)
 INLINE vec vec_from_e4m3(enum vec_type type, svint32_t codes)
 {
     const svbool_t all = every_lane();
-    const svuint32_t size = svreinterpret_u32_s32(svand_n_s32_x(all, codes, 0x7f));
-    if (type == VEC_E4M3_FINITE)
-        return vec_from_f16(svreinterpret_u32_s32(svand_n_s32_x(all, svlsl_n_s32_x(all, codes, 7), ~0x4000)));
-    const svbool_t nan = type == VEC_E4M3 ? svcmpge_n_u32(all, size, 0x7f) : svcmpeq_n_s32(all, codes, -128);
     const svint32_t x = svand_n_s32_x(all, svlsl_n_s32_x(all, codes, 7), ~0x4000); /* bit 14 was the sign */
+    if (type == VEC_E4M3_FINITE)
+        return vec_from_f16(svreinterpret_u32_s32(x));
+    const svuint32_t size = svreinterpret_u32_s32(svand_n_s32_x(all, codes, 0x7f));
+    const svbool_t nan = type == VEC_E4M3 ? svcmpge_n_u32(all, size, 0x7f) : svcmpeq_n_s32(all, codes, -128);
     return vec_from_f16(svreinterpret_u32_s32(svdup_n_s32_m(x, nan, -1)));
 }
 
