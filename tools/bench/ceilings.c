@@ -19,11 +19,14 @@
 #include "team.h"
 
 /* A sample reads so much (all threads together), and computes for about 2 ms at 100 GFLOP/s per thread, or by
- * tiles at 20 times as many. */
+ * tiles at 20 times as many. Threads take pieces of it one after the other, as those of a backend take its
+ * work: with equal parts for all, a thread that shares its core would hold up the sample where it does not
+ * hold up a kernel. */
 #define LEAST_BYTES  (UINT64_C(8) << 20)
 #define MOST_BYTES   (UINT64_C(128) << 20)
 #define SAMPLE_FLOPS UINT64_C(200000000)
 #define TILE_FLOPS   (20 * SAMPLE_FLOPS)
+#define PIECES       16u /* of a sample, for each thread */
 #define HUGE_PAGE    (UINT64_C(2) << 20)
 #define FIND_SAMPLES 5u
 #define FIND_BYTES   32e6
@@ -48,11 +51,12 @@ struct ceilings {
     uint64_t bytes;
     uint64_t cursor; /* where the next sample begins */
     uint64_t most;   /* bytes of the largest sample */
-    uint64_t sample; /* of the sample that runs */
+    uint64_t piece;  /* bytes of a piece of the sample that runs */
     const struct way *way;
     const struct ceiling_functions *functions; /* of the sample that runs */
-    uint64_t rounds;
-    _Atomic uint64_t sink; /* keeps results alive */
+    uint64_t rounds;                           /* of a piece */
+    _Atomic uint64_t taken;                    /* pieces of the sample that runs */
+    _Atomic uint64_t sink;                     /* keeps results alive */
 };
 
 static const struct ceiling_functions *functions_of(enum ceiling_level level)
@@ -125,12 +129,14 @@ static void touch_task(void *arg, uint32_t index, uint32_t count)
 static void read_task(void *arg, uint32_t index, uint32_t count)
 {
     struct ceilings *ceilings = arg;
-    unsigned streams = ceilings->way->streams;
-    uint64_t part = ceilings->sample / count;
-    uint64_t run = part / streams / READ_LINE * READ_LINE;
+    const unsigned streams = ceilings->way->streams;
+    const uint64_t run = ceilings->piece / streams, pieces = (uint64_t)count * PIECES;
+    const unsigned char *from = ceilings->set + ceilings->cursor;
 
-    ceilings->sink |= ceilings->functions->read(ceilings->set + ceilings->cursor + part * index, run, streams,
-                                                run, ceilings->way->ahead);
+    (void)index;
+    for (uint64_t piece; (piece = atomic_fetch_add(&ceilings->taken, 1)) < pieces;)
+        ceilings->sink |= ceilings->functions->read(from + piece * ceilings->piece, run, streams, run,
+                                                    ceilings->way->ahead);
 }
 
 static void compute_task(void *arg, uint32_t index, uint32_t count)
@@ -138,32 +144,35 @@ static void compute_task(void *arg, uint32_t index, uint32_t count)
     struct ceilings *ceilings = arg;
 
     (void)index;
-    (void)count;
-    ceilings->sink |= ceilings->functions->compute(ceilings->rounds) > 1.0f;
+    while (atomic_fetch_add(&ceilings->taken, 1) < (uint64_t)count * PIECES)
+        ceilings->sink |= ceilings->functions->compute(ceilings->rounds) > 1.0f;
 }
 
 /* ---------------------------------------------------------------- samples */
 
 double ceilings_read(struct ceilings *ceilings, double bytes)
 {
-    uint64_t unit = (uint64_t)ceilings->threads * ceilings->way->streams * READ_LINE;
-    double wanted = fmin(fmax(bytes, (double)LEAST_BYTES), (double)ceilings->most);
+    const double wanted = fmin(fmax(bytes, (double)LEAST_BYTES), (double)ceilings->most);
+    const uint64_t pieces = (uint64_t)ceilings->threads * PIECES, unit = READ_LINE * ceilings->way->streams;
 
-    ceilings->sample = (uint64_t)wanted / unit * unit;
-    if (ceilings->cursor + ceilings->sample > ceilings->bytes)
+    ceilings->piece = (uint64_t)wanted / pieces / unit * unit;
+    const uint64_t sample = ceilings->piece * pieces;
+    if (ceilings->cursor + sample > ceilings->bytes)
         ceilings->cursor = 0;
     ceilings->functions = functions_of(ceilings->way->level);
+    ceilings->taken = 0;
     double seconds = team_run(ceilings->team, read_task, ceilings);
-    ceilings->cursor += (ceilings->sample + 4095) / 4096 * 4096;
-    return (double)ceilings->sample / seconds * 1e-9;
+    ceilings->cursor += (sample + 4095) / 4096 * 4096;
+    return (double)sample / seconds * 1e-9;
 }
 
 double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level)
 {
     ceilings->functions = functions_of(level);
-    ceilings->rounds = (level == LEVEL_AMX ? TILE_FLOPS : SAMPLE_FLOPS) / ceilings->functions->flops;
+    ceilings->rounds = (level == LEVEL_AMX ? TILE_FLOPS : SAMPLE_FLOPS) / ceilings->functions->flops / PIECES;
+    ceilings->taken = 0;
     double seconds = team_run(ceilings->team, compute_task, ceilings);
-    double flops = (double)ceilings->rounds * ceilings->functions->flops * ceilings->threads;
+    double flops = (double)ceilings->rounds * ceilings->functions->flops * ceilings->threads * PIECES;
     return flops / seconds * 1e-12;
 }
 
