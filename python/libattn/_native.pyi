@@ -1,0 +1,230 @@
+"""libattn's C interface, as objects."""
+
+from collections.abc import Sequence
+
+
+def version() -> str:
+    """The version of the C library, "0.1.0"."""
+
+def problem_format(problem: str) -> str:
+    """
+    The canonical form of a problem string. Raises Error that names key, value and what is accepted.
+    """
+
+def problem_keys() -> dict:
+    """Each key of problem strings with its default and its values."""
+
+def context() -> Context:
+    """
+    The context of the process; made on first use, when it reads the environment.
+    """
+
+def forget_context() -> None:
+    """Lets go of the context: the next call reads the environment anew."""
+
+class Decision:
+    """Which backend serves a problem, and why; made by Context.select."""
+
+    @property
+    def requested(self) -> str:
+        """The wanted list in force."""
+
+    @property
+    def effective(self) -> object:
+        """The winner's name, or None."""
+
+    @property
+    def device(self) -> object:
+        """Its device."""
+
+    @property
+    def decided_by(self) -> str:
+        """"call", "environment" or "automatic"."""
+
+    @property
+    def fallback(self) -> bool:
+        """
+        Whether it is not the first that was asked for, or below a refused better device.
+        """
+
+    @property
+    def text(self) -> str:
+        """The decision in one line."""
+
+    @property
+    def candidates(self) -> list:
+        """Every candidate in the order asked, with kernels and reasons."""
+
+    def open(self, threads: int = 0) -> Backend:
+        """
+        Opens the winner. threads counts on the CPU: 0 takes ATTN_THREADS, else one for each core.
+        """
+
+class Context:
+    """Plugins, their backends, and the environment as it was read."""
+
+    def select(self, problem: object, *, backend: str | None = None, device: str | None = None, strict: int = 0, ask_all: bool = False) -> Decision:
+        """
+        Chooses the backend that serves a problem, or all problems of a list (the layer classes of one model).
+
+        backend: a wanted list over ATTN_BACKEND, as "cuda,auto". device: "cuda:1", "cpu"; None: any. strict: 1 refuses a fallback, 2 also generic kernels. ask_all: also those behind the winner. That none serves is an answer, not an error: `effective` is None, and `candidates` say why. Raises Error for a problem, list or device that cannot be.
+        """
+
+    def report(self) -> dict:
+        """Directories, files and backends, as lists of dictionaries."""
+
+    def variables(self) -> list:
+        """Environment variables with value, origin and help."""
+
+class Backend:
+    """A backend that is open on its device."""
+
+    @property
+    def name(self) -> str:
+        """"cpu/flash-attn\""""
+
+    @property
+    def device(self) -> str:
+        """"cpu:0\""""
+
+    def plan(self, problem: str) -> Plan:
+        """
+        Fixes kernels for a problem that gives max_seqs, max_q, max_kv and max_rows. Raises Error (ATTN_E_UNSUPPORTED) if the backend does not serve it.
+        """
+
+    def kv(self, k: object, v: object | None = None, *, k_scale: object | None = None, v_scale: object | None = None) -> KV:
+        """
+        The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales are numbers, for 8-bit types.
+        """
+
+    def kv_write(self, kv: KV, k: object, v: object | None, slot_mapping: object, *, stream: int = 0) -> None:
+        """
+        Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + place; a negative slot is skipped. slot_mapping is i64.
+        """
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Waits until everything on the stream is done."""
+
+    def builder(self, groups: Sequence[object], *, max_seqs: int, max_tokens: int, chunked: bool = True, steps: int = 1, problem: str = '') -> Builder:
+        """
+        A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer flavour is told a problem.
+        """
+
+    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = []) -> State:
+        """
+        The state of a model: a problem with all maxima for each layer class, and the cache groups of its builder. class_groups: the cache group of each class; without it all use the first.
+        """
+
+    def layer(self, problem: str, *, scale: float, class_index: int = 0, group: int = 0, alibi_slopes: object | None = None, sinks: object | None = None) -> Layer:
+        """
+        A layer of class number class_index of the states that it runs with. It holds alibi_slopes and sinks.
+        """
+
+class KV:
+    """The cache of one layer; made by Backend.kv."""
+
+    @property
+    def pages(self) -> int:
+        """Pages that the arrays hold."""
+
+    @property
+    def block(self) -> int:
+        """Tokens of a page."""
+
+class Step:
+    """
+    The schedule of one step, prepared once and read by the run of every layer; made by Plan.step.
+    """
+
+    def prepare(self, q_offsets: object, kv_lens: object | None = None, *, num_tokens: int, max_q: int, max_kv: int, table: object | None = None, pages: int = 0, kv_offsets: object | None = None, csr_indptr: object | None = None, csr_indices: object | None = None, q_positions: object | None = None, seq_causal: object | None = None, cascade: bool = False, stream: int = 0) -> None:
+        """
+        Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the next prepare: q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] of pages with any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are upper bounds. Raises Error that names array, index and value.
+        """
+
+class Plan:
+    """The kernels of one layer class; made by Backend.plan."""
+
+    def step(self) -> Step:
+        """A schedule of its own, for steps that overlap those of another."""
+
+    def run(self, step: Step, q: object, out: object, *, scale: float, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, sinks: object | None = None, stream: int = 0) -> None:
+        """
+        Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. Other threads of Python run meanwhile. On a GPU the call does not wait for the result.
+        """
+
+    @property
+    def problem(self) -> str:
+        """Its canonical problem string."""
+
+    @property
+    def kernels(self) -> object:
+        """Names of the kernels."""
+
+    @property
+    def graph_level(self) -> int:
+        """What of a capture it supports: enum attn_graph_level."""
+
+def attention(q: object, k: object, v: object, out: object, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int = 0) -> None:
+    """
+    q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape.
+    """
+
+def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: object, kv_offsets: object, kv_lens: object | None, max_q: int, max_kv: int, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', lse: object | None = None, backend: str | None = None, stream: int = 0) -> None:
+    """
+    Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out [tokens, heads, dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on their device; without kv_lens (on a CPU) a sequence has all keys up to the next one.
+    """
+
+def plans() -> list:
+    """
+    Backend, device, problem and kernels of each plan that attention calls have made.
+    """
+
+def forget_plans() -> None:
+    """Frees plans and backends of attention calls."""
+
+def fields() -> list:
+    """Names of the fields of a step's metadata; those of vLLM 0.6.4."""
+
+class Metadata:
+    """
+    What a step is, for kernels; lives until its builder's next reset or build.
+    """
+
+    def __getitem__(self, field: str) -> object: ...
+
+    def get(self, field: str, group: int = 0) -> object:
+        """
+        A field by name: a number, the host's copy of an array as a list, or None where it has no value there. `group` is the cache group of fields that exist once for each.
+        """
+
+class Builder:
+    """
+    Makes the metadata of steps from sequences and their blocks. One thread at a time.
+    """
+
+    def reset(self) -> None:
+        """Begins a step without sequences; the metadata of the step before ends."""
+
+    def add(self, context_len: int, query_len: int, blocks: object, *, prompt: bool, row: object | None = None, unchanged: int = 0, computed: int = 0) -> None:
+        """
+        Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of both, as a list for each cache group or one list for the only group. unchanged: leading blocks that are the same as at the row's last add; computed: leading blocks that a prefix cache had. Raises Error that names what cannot be, and then adds nothing.
+        """
+
+    def build(self, stream: int = 0) -> Metadata:
+        """Ends the step and gives its metadata."""
+
+class State:
+    """
+    Plans and memory of a model: one plan for each layer class. Made by Backend.state.
+    """
+
+    def begin_forward(self, metadata: Metadata, stream: int = 0) -> None:
+        """Plans the step for all classes."""
+
+class Layer:
+    """One attention layer of a model; made by Backend.layer."""
+
+    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, stream: int = 0) -> None:
+        """
+        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes.
+        """

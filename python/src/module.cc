@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The extension module libattn._native.
+#include "plan.h"
+
+NB_MODULE(_native, module)
+{
+    module.doc() = "libattn's C interface, as objects.";
+    bind_core(module);
+    bind_plan(module);
+    bind_attention(module);
+    bind_serving(module);
+}

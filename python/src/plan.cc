@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Plans, steps and caches for programs that keep their own pages: nothing is allocated while a step runs.
+#include "plan.h"
+
+#include <cstring>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+// ---------------------------------------------------------------- plans
+
+Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed) : backend(std::move(owner)), problem(needed)
+{
+    attn_plan *made = nullptr;
+    Error error;
+    check(attn_plan_create(backend->get(), &problem, &made, error.get()), error);
+    handle.reset(made);
+    ATTN_INIT(&sizes);
+    check(attn_plan_get_sizes(made, &sizes, error.get()), error);
+    scratch = Memory(backend, sizes.scratch);
+    counters = Memory(backend, sizes.counters);
+}
+
+std::shared_ptr<Step> Plan::make_step()
+{
+    auto step = std::make_shared<Step>();
+    step->plan = shared_from_this();
+    step->schedule = Memory(backend, sizes.schedule);
+    step->staging = Staging(backend, sizes.staging);
+    return step;
+}
+
+void Plan::run(const attn_batch &batch, const attn_tensors &tensors, const Memory &schedule, uintptr_t stream)
+{
+    Error error;
+    int32_t status;
+    {
+        nb::gil_scoped_release release;
+        std::lock_guard<std::mutex> lock(mutex);
+        attn_scratch memory;
+        ATTN_INIT(&memory);
+        memory.scratch = scratch.span();
+        memory.counters = counters.span();
+        memory.counters_dirty = counters_dirty;
+        const attn_span plan_of_step = schedule.span();
+        status = attn_plan_run(handle.get(), &batch, &tensors, &plan_of_step, &memory, (void *)stream, error.get());
+        counters_dirty = status != ATTN_OK;
+    }
+    check(status, error);
+}
+
+static attn_plan_info describe(const Plan &plan)
+{
+    attn_plan_info info;
+    Error error;
+    ATTN_INIT(&info);
+    check(attn_plan_describe(plan.handle.get(), &info, error.get()), error);
+    return info;
+}
+
+nb::object Plan::kernels() const
+{
+    const attn_plan_info info = describe(*this);
+    return nb::str(info.kernels).attr("split")(",");
+}
+
+uint32_t Plan::graph_level() const
+{
+    return describe(*this).graph_level;
+}
+
+// ---------------------------------------------------------------- steps
+
+attn_buffer Step::take(nb::handle object, const char *name, uint32_t dtype, int64_t least, const void **on_host)
+{
+    if (object.is_none())
+        return {};
+    Array array(object, name);
+    array.need_dtype(dtype).need_on(plan->backend->device).need_list(least);
+    if (plan->backend->is_host())
+        *on_host = array.data();
+    const attn_buffer buffer = array.buffer();
+    keep.push_back(std::move(array));
+    return buffer;
+}
+
+void Step::take_table(nb::handle object)
+{
+    Array table(object, "table");
+    table.need_dtype(ATTN_INT32).need_on(plan->backend->device).need_rank(2).need_inner();
+    if (table.size(0) < batch.seqs)
+        refuse("table", "table has " + std::to_string(table.size(0)) + " rows; at least " +
+                            std::to_string(batch.seqs) + " are accepted, one for each sequence");
+    batch.table = table.buffer();
+    batch.table_width = (uint32_t)table.size(1);
+    batch.table_stride = table.stride(0);
+    if (batch.table_stride == 0) // of a single row
+        batch.table_stride = table.size(1) * table.element();
+    if (plan->backend->is_host())
+        host.table = (const int32_t *)table.data();
+    keep.push_back(std::move(table));
+}
+
+void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q, uint32_t max_kv,
+                   nb::handle table, uint32_t pages, nb::handle kv_offsets, nb::handle csr_indptr,
+                   nb::handle csr_indices, nb::handle q_positions, nb::handle seq_causal, bool cascade,
+                   uintptr_t stream)
+{
+    const Array offsets(q_offsets, "q_offsets");
+    offsets.need_list(2);
+    const int64_t seqs = offsets.size(0) - 1;
+    prepared = false;
+    keep.clear();
+    ATTN_INIT(&batch);
+    ATTN_INIT(&host);
+    batch.seqs = (uint32_t)seqs;
+    batch.num_tokens = num_tokens;
+    batch.max_q = max_q;
+    batch.max_kv = max_kv;
+    batch.pages = pages;
+    batch.cascade = cascade;
+    batch.q_offsets = take(q_offsets, "q_offsets", ATTN_INT32, seqs + 1, (const void **)&host.q_offsets);
+    batch.kv_lens = take(kv_lens, "kv_lens", ATTN_INT32, seqs, (const void **)&host.kv_lens);
+    batch.kv_offsets = take(kv_offsets, "kv_offsets", ATTN_INT32, seqs + 1, (const void **)&host.kv_offsets);
+    batch.csr_indptr = take(csr_indptr, "csr_indptr", ATTN_INT32, seqs + 1, (const void **)&host.csr_indptr);
+    batch.csr_indices = take(csr_indices, "csr_indices", plan->problem.index_dtype, 0, &host.csr_indices);
+    batch.seq_causal = take(seq_causal, "seq_causal", UINT8, seqs, (const void **)&host.seq_causal);
+    if (!q_positions.is_none()) {
+        batch.position_dtype = Array(q_positions, "q_positions").dtype() == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
+        batch.q_positions = take(q_positions, "q_positions", batch.position_dtype, num_tokens, &host.q_positions);
+    }
+    if (!table.is_none())
+        take_table(table);
+    if (plan->backend->is_host()) {
+        batch.given |= ATTN_GIVEN_HOST_COPIES;
+        batch.host = &host;
+    }
+    Error error;
+    const attn_span to = schedule.span(), pinned = staging.span();
+    int32_t status;
+    {
+        nb::gil_scoped_release release;
+        status = attn_plan_prepare(plan->handle.get(), &batch, &to, &pinned, (void *)stream, error.get());
+    }
+    check(status, error);
+    prepared = true;
+}
+
+// ---------------------------------------------------------------- masks, sinks, slopes
+
+// Bits of a mask of bools: column c is bit c mod 8 of byte c / 8 of its row.
+static void pack_row(const uint8_t *from, int64_t columns, uint8_t *to)
+{
+    for (int64_t c = 0; c < columns; c += 8) {
+        unsigned byte = 0;
+        const int64_t count = columns - c < 8 ? columns - c : 8;
+        for (int64_t i = 0; i < count; i++)
+            byte |= (unsigned)(from[c + i] != 0) << i;
+        *to++ = (uint8_t)byte;
+    }
+}
+
+static std::vector<uint8_t> pack(const Array &array, int64_t row_bytes)
+{
+    const int64_t seqs = array.size(0), heads = array.size(1), rows = array.size(2), columns = array.size(3);
+    std::vector<uint8_t> bits((size_t)(seqs * heads * rows * row_bytes));
+    uint8_t *to = bits.data();
+    for (int64_t s = 0; s < seqs; s++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t r = 0; r < rows; r++, to += row_bytes)
+                pack_row((const uint8_t *)array.data() + s * array.stride(0) + h * array.stride(1) +
+                             r * array.stride(2),
+                         columns, to);
+    return bits;
+}
+
+static void need_one_or(const Array &array, int dim, int64_t size)
+{
+    if (array.size(dim) != 1)
+        array.need_size(dim, size);
+}
+
+Mask::Mask(const Array &array, int64_t seqs, int64_t heads, int64_t rows, int64_t columns)
+{
+    array.need_rank(4).need_inner().need_size(3, columns);
+    need_one_or(array, 0, seqs);
+    need_one_or(array, 1, heads);
+    need_one_or(array, 2, rows);
+    kind = array.dtype() == BOOL       ? ATTN_MASK_BITS
+           : array.dtype() == ATTN_F16  ? ATTN_MASK_F16
+           : array.dtype() == ATTN_BF16 ? ATTN_MASK_BF16
+           : array.dtype() == ATTN_F32  ? ATTN_MASK_F32
+                                        : ATTN_MASK_NONE;
+    if (kind == ATTN_MASK_NONE)
+        refuse("mask", "mask is " + dtype_text(array.dtype()) +
+                           "; bool (True: is seen) and f32, f16, bf16 (added to scores) are accepted");
+    buffer = array.buffer();
+    seq_stride = array.stride(0);
+    head_stride = array.stride(1);
+    row_stride = array.stride(2);
+    if (kind != ATTN_MASK_BITS)
+        return;
+    if (array.device_type() != ATTN_DEVICE_CPU)
+        refuse("mask", "mask is bool in device memory; there f32, f16 and bf16 are accepted, added to scores");
+    const int64_t row_bytes = (columns + 7) / 8;
+    bits = pack(array, row_bytes);
+    buffer = {bits.data(), 0};
+    row_stride = rows == 1 || array.size(2) == 1 ? 0 : row_bytes;
+    head_stride = array.size(1) == 1 ? 0 : array.size(2) * row_bytes;
+    seq_stride = array.size(0) == 1 ? 0 : array.size(1) * array.size(2) * row_bytes;
+}
+
+void Mask::give(attn_tensors &tensors) const
+{
+    tensors.mask = buffer;
+    tensors.mask_seq_stride = seq_stride;
+    tensors.mask_head_stride = head_stride;
+    tensors.mask_row_stride = row_stride;
+}
+
+void give_sinks(attn_tensors &tensors, const Array &sinks, uint32_t heads, const attn_device &device)
+{
+    if (!sinks)
+        return;
+    sinks.need_on(device).need_list(heads).need_size(0, heads);
+    if (sinks.dtype() != ATTN_F32 && sinks.dtype() != ATTN_BF16)
+        refuse("sinks", "sinks is " + dtype_text(sinks.dtype()) + "; f32 and bf16 are accepted");
+    tensors.sinks = sinks.buffer();
+    tensors.sinks_dtype = sinks.dtype();
+}
+
+void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, const attn_device &device)
+{
+    if (!slopes)
+        return;
+    slopes.need_on(device).need_dtype(ATTN_F32).need_list(heads).need_size(0, heads);
+    tensors.alibi_slopes = slopes.buffer();
+}
+
+// ---------------------------------------------------------------- a run
+
+void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim)
+{
+    array.need_rank(3).need_size(1, heads).need_size(2, dim);
+    if (array.size(0) < tokens)
+        refuse(array.name(), std::string(array.name()) + " has " + std::to_string(array.size(0)) +
+                                 " tokens; at least " + std::to_string(tokens) + " are accepted");
+}
+
+static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out_, float scale, const KV *kv,
+                     nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_, nb::handle slopes_,
+                     nb::handle sinks_, uintptr_t stream)
+{
+    const attn_problem &problem = plan.problem;
+    const attn_device &device = plan.backend->device;
+    const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v"),
+        lse = optional(lse_, "lse", true), mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"),
+        sinks = optional(sinks_, "sinks");
+    if (!step.prepared)
+        refuse("step", "step is not prepared; prepare it for the lengths of the step first");
+    const int64_t tokens = step.batch.num_tokens;
+    need_tokens(q.need_on(device), tokens, problem.heads, problem.head_dim);
+    need_tokens(out.need_on(device), tokens, problem.heads, problem.head_dim_vo);
+    attn_tensors tensors;
+    ATTN_INIT(&tensors);
+    tensors.softmax_scale = scale;
+    tensors.q = q.tensor();
+    tensors.out = out.tensor();
+    if (k)
+        tensors.k_new = k.need_on(device).tensor();
+    if (v)
+        tensors.v_new = v.need_on(device).tensor();
+    if (lse) {
+        lse.need_on(device).need_dtype(ATTN_F32).need_rank(2).need_size(1, problem.heads);
+        tensors.lse.buffer = lse.buffer();
+        tensors.lse.dtype = ATTN_F32;
+        tensors.lse.token_stride = lse.stride(0);
+        tensors.lse.head_stride = lse.stride(1);
+    }
+    if (kv != nullptr)
+        tensors.kv = kv->handle.get();
+    Mask given;
+    if (mask) {
+        given = Mask(mask.need_rank(4), step.batch.seqs, problem.heads, mask.size(2), mask.size(3));
+        given.give(tensors);
+    }
+    give_sinks(tensors, sinks, problem.heads, device);
+    give_slopes(tensors, slopes, problem.heads, device);
+    plan.run(step.batch, tensors, step.schedule, stream);
+}
+
+// ---------------------------------------------------------------- caches
+
+// The scale of an 8-bit cache: a number for all of it.
+static attn_scale scale_of(KV &kv, nb::handle scale, const char *name)
+{
+    attn_scale result{};
+    if (scale.is_none())
+        return result;
+    if (!nb::isinstance<nb::float_>(scale) && !nb::isinstance<nb::int_>(scale))
+        refuse(name, std::string(name) + " is a " + nb::inst_name(scale).c_str() + "; a number is accepted");
+    kv.scales.push_back(nb::cast<float>(scale));
+    result.kind = ATTN_SCALE_HOST;
+    result.granularity = ATTN_SCALES_TENSOR;
+    result.buffer.data = &kv.scales.back();
+    return result;
+}
+
+static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object k_, nb::object v_, nb::handle k_scale,
+                                   nb::handle v_scale)
+{
+    auto kv = std::make_shared<KV>();
+    kv->backend = backend;
+    kv->scales.reserve(2); // addresses of them are kept
+    const Array k(k_, "k", true), v = optional(v_, "v", true);
+    k.need_rank(4).need_inner().need_on(backend->device);
+    attn_kv_desc &desc = kv->desc;
+    ATTN_INIT(&desc);
+    desc.k_dtype = k.dtype();
+    desc.pages = (uint32_t)k.size(0);
+    desc.block = (uint32_t)k.size(1);
+    desc.kv_heads = (uint32_t)k.size(2);
+    desc.head_dim = (uint32_t)k.size(3);
+    desc.k = k.buffer();
+    desc.k_page_stride = k.stride(0);
+    desc.k_token_stride = k.stride(1);
+    desc.k_head_stride = k.stride(2);
+    desc.k_scale = scale_of(*kv, k_scale, "k_scale");
+    if (v) {
+        v.need_rank(4).need_inner().need_on(backend->device);
+        for (int dim = 0; dim < 3; dim++)
+            v.need_size(dim, k.size(dim));
+        desc.v_dtype = v.dtype();
+        desc.head_dim_vo = (uint32_t)v.size(3);
+        desc.v = v.buffer();
+        desc.v_page_stride = v.stride(0);
+        desc.v_token_stride = v.stride(1);
+        desc.v_head_stride = v.stride(2);
+        desc.v_scale = scale_of(*kv, v_scale, "v_scale");
+    }
+    attn_kv *handle = nullptr;
+    Error error;
+    check(attn_kv_create(backend->get(), &desc, &handle, error.get()), error);
+    kv->handle.reset(handle);
+    kv->keep = {k_, v_};
+    return kv;
+}
+
+static void kv_write(const Backend &backend, const KV &kv, nb::handle k_, nb::handle v_, nb::handle slots_,
+                     uintptr_t stream)
+{
+    const Array k(k_, "k"), v = optional(v_, "v"), slots(slots_, "slot_mapping");
+    slots.need_dtype(ATTN_INT64).need_on(backend.device).need_list(0);
+    const int64_t tokens = slots.size(0);
+    need_tokens(k.need_on(backend.device), tokens, kv.desc.kv_heads, kv.desc.head_dim);
+    attn_kv_write_args args;
+    ATTN_INIT(&args);
+    args.k_dtype = k.dtype();
+    args.num_tokens = (uint32_t)tokens;
+    args.k_new = k.tensor();
+    if (v) {
+        need_tokens(v.need_on(backend.device), tokens, kv.desc.kv_heads, kv.desc.head_dim_vo);
+        args.v_dtype = v.dtype();
+        args.v_new = v.tensor();
+    }
+    args.kv = kv.handle.get();
+    args.slot_mapping = slots.buffer();
+    Error error;
+    int32_t status;
+    {
+        nb::gil_scoped_release release;
+        status = attn_kv_write(backend.get(), &args, (void *)stream, error.get());
+    }
+    check(status, error);
+}
+
+static void synchronize(const Backend &backend, uintptr_t stream)
+{
+    Error error;
+    int32_t status;
+    {
+        nb::gil_scoped_release release;
+        status = attn_stream_synchronize(backend.get(), (void *)stream, error.get());
+    }
+    check(status, error);
+}
+
+void bind_plan(nb::module_ &module)
+{
+    using nb::arg;
+    nb::class_<Backend>(module, "Backend", "A backend that is open on its device.")
+        .def_prop_ro("name", [](const Backend &self) { return attn_backend_get_name(self.get()); },
+                     "\"cpu/flash-attn\"")
+        .def_prop_ro("device", [](const Backend &self) { return attn_backend_get_device(self.get()); }, "\"cpu:0\"")
+        .def(
+            "plan",
+            [](std::shared_ptr<Backend> self, const std::string &problem) {
+                return std::make_shared<Plan>(std::move(self), parse(problem));
+            },
+            arg("problem"),
+            "Fixes kernels for a problem that gives max_seqs, max_q, max_kv and max_rows. Raises Error "
+            "(ATTN_E_UNSUPPORTED) if the backend does not serve it.")
+        .def("kv", make_kv, arg("k"), arg("v").none() = nb::none(), nb::kw_only(), arg("k_scale") = nb::none(),
+             arg("v_scale") = nb::none(),
+             "The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the "
+             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales are numbers, "
+             "for 8-bit types.")
+        .def("kv_write", kv_write, arg("kv"), arg("k"), arg("v").none(), arg("slot_mapping"), nb::kw_only(),
+             arg("stream") = 0,
+             "Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + place; a negative "
+             "slot is skipped. slot_mapping is i64.")
+        .def("synchronize", synchronize, arg("stream") = 0, "Waits until everything on the stream is done.");
+
+    nb::class_<KV>(module, "KV", "The cache of one layer; made by Backend.kv.")
+        .def_prop_ro("pages", [](const KV &self) { return self.desc.pages; }, "Pages that the arrays hold.")
+        .def_prop_ro("block", [](const KV &self) { return self.desc.block; }, "Tokens of a page.");
+
+    nb::class_<Step>(module, "Step",
+                     "The schedule of one step, prepared once and read by the run of every layer; made by Plan.step.")
+        .def("prepare", &Step::prepare, arg("q_offsets"), arg("kv_lens").none() = nb::none(), nb::kw_only(),
+             arg("num_tokens"), arg("max_q"), arg("max_kv"), arg("table") = nb::none(), arg("pages") = 0,
+             arg("kv_offsets") = nb::none(), arg("csr_indptr") = nb::none(), arg("csr_indices") = nb::none(),
+             arg("q_positions") = nb::none(), arg("seq_causal") = nb::none(), arg("cascade") = false,
+             arg("stream") = 0,
+             "Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the next prepare: "
+             "q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] of pages with "
+             "any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are upper bounds. "
+             "Raises Error that names array, index and value.");
+
+    nb::class_<Plan>(module, "Plan", "The kernels of one layer class; made by Backend.plan.")
+        .def("step", &Plan::make_step, "A schedule of its own, for steps that overlap those of another.")
+        .def("run", run_plan, arg("step"), arg("q"), arg("out"), nb::kw_only(), arg("scale"), arg("kv").none() = nb::none(),
+             arg("k") = nb::none(), arg("v") = nb::none(), arg("lse") = nb::none(), arg("mask") = nb::none(),
+             arg("alibi_slopes") = nb::none(), arg("sinks") = nb::none(), arg("stream") = 0,
+             "Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, "
+             "or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; "
+             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. Other threads of "
+             "Python run meanwhile. On a GPU the call does not wait for the result.")
+        .def_prop_ro("problem", [](const Plan &self) { return format(self.problem); }, "Its canonical problem string.")
+        .def_prop_ro("kernels", &Plan::kernels, "Names of the kernels.")
+        .def_prop_ro("graph_level", &Plan::graph_level, "What of a capture it supports: enum attn_graph_level.");
+}

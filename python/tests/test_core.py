@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""libattn on numpy arrays: attention beside float64, plans over paged caches, errors, threads, forks, tables."""
+import os
+import pickle
+import sys
+import threading
+
+import numpy
+
+import libattn
+from libattn import _native
+from tap import check, main, raises
+
+random = numpy.random.default_rng(7)
+
+
+def normal(*shape, dtype=numpy.float32):
+    return random.standard_normal(shape, numpy.float32).astype(dtype)
+
+
+def softmax_attention(q, k, v, visible=None, bias=0.0, scale=None, softcap=None, sinks=None):
+    """Attention in float64: [batch, heads, n, dim]; visible and bias broadcast to [batch, heads, n, m]."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v = (x.astype(numpy.float64) for x in (q, numpy.repeat(k, group, 1), numpy.repeat(v, group, 1)))
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * numpy.tanh(scores / softcap)
+    scores = scores + bias
+    if visible is not None:
+        scores = numpy.where(visible, scores, -numpy.inf)
+    top = scores.max(-1, keepdims=True)
+    if sinks is not None:
+        top = numpy.maximum(top, sinks[:, None, None])
+    top = numpy.where(numpy.isfinite(top), top, 0)
+    weights = numpy.exp(scores - top)
+    total = weights.sum(-1, keepdims=True)
+    if sinks is not None:
+        total = total + numpy.exp(sinks[:, None, None] - top)
+    return weights / numpy.where(total == 0, 1, total) @ v
+
+
+def distance(got, want):
+    return float(numpy.linalg.norm(got.astype(numpy.float64) - want) / max(numpy.linalg.norm(want), 1e-30))
+
+
+def close(got, want, name, bound=2e-6):
+    away = distance(got, want)
+    check(got.shape == want.shape and away < bound, name, f"relative distance {away}, bound {bound}")
+
+
+def causal(n, m):
+    return numpy.arange(m)[None, :] <= numpy.arange(n)[:, None] + m - n
+
+
+LAYOUTS = {
+    "heads outside": lambda x: x,
+    "tokens outside": lambda x: numpy.ascontiguousarray(x.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3),
+    "gaps": lambda x: numpy.concatenate((x, x), 2)[:, :, : x.shape[2]],
+    "gaps between tokens": lambda x: numpy.concatenate((x, x), 3)[..., : x.shape[3]],
+}
+
+
+def test_shapes():
+    for batch, heads, kv_heads, n, m, dim in ((1, 1, 1, 1, 1, 8), (2, 8, 2, 5, 9, 64), (3, 4, 4, 1, 33, 128),
+                                              (2, 6, 1, 70, 70, 80), (1, 8, 8, 16, 4, 32), (4, 2, 1, 3, 300, 64)):
+        q, k, v = normal(batch, heads, n, dim), normal(batch, kv_heads, m, dim), normal(batch, kv_heads, m, dim)
+        for is_causal in (False, True):
+            close(libattn.attention(q, k, v, causal=is_causal),
+                  softmax_attention(q, k, v, causal(n, m) if is_causal else None),
+                  f"{batch} x {heads}/{kv_heads} heads, {n} x {m} of {dim}, causal={is_causal}")
+
+
+def test_layouts():
+    """Of every layout of each argument the same result: bytes where the kernel is the same."""
+    plain = normal(3, 4, 6, 64), normal(3, 2, 10, 64), normal(3, 2, 10, 64)
+    want = softmax_attention(*plain, causal(6, 10))
+    for q_name, q_layout in LAYOUTS.items():
+        for k_name, k_layout in LAYOUTS.items():
+            for v_name, v_layout in LAYOUTS.items():
+                q, k, v = q_layout(plain[0]), k_layout(plain[1]), v_layout(plain[2])
+                close(libattn.attention(q, k, v, causal=True), want, f"q {q_name}, k {k_name}, v {v_name}")
+                for out_name, out_layout in LAYOUTS.items():
+                    around = out_layout(numpy.full((3, 4, 6, 64), 7, numpy.float32))
+                    _native.attention(q, k, v, around, causal=True)
+                    close(around, want, f"q {q_name}, k {k_name}, v {v_name}, into out {out_name}")
+
+
+def test_wide_values():
+    q, k, v = normal(2, 4, 5, 96), normal(2, 2, 7, 96), normal(2, 2, 7, 64)
+    close(libattn.attention(q, k, v), softmax_attention(q, k, v), "head_dim 96 of keys, 64 of values")
+
+
+def test_masks():
+    for batch, heads in ((1, 1), (1, 4), (3, 1), (3, 4)):
+        q, k, v = normal(3, 4, 6, 64), normal(3, 2, 21, 64), normal(3, 2, 21, 64)
+        seen = random.random((batch, heads, 6, 21)) < 0.5
+        seen[..., 0] = True
+        bias = normal(batch, heads, 6, 21)
+        for q_name in ("heads outside", "tokens outside"):
+            arranged = LAYOUTS[q_name](q)
+            close(libattn.attention(arranged, k, v, mask=seen), softmax_attention(q, k, v, seen),
+                  f"mask of bools [{batch}, {heads}], q {q_name}")
+            close(libattn.attention(arranged, k, v, mask=bias), softmax_attention(q, k, v, None, bias),
+                  f"mask of f32 [{batch}, {heads}], q {q_name}")
+        half = bias.astype(numpy.float16)
+        close(libattn.attention(q, k, v, mask=half), softmax_attention(q, k, v, None, half.astype(numpy.float64)),
+              f"mask of f16 [{batch}, {heads}]")
+    row = random.random((1, 1, 1, 21)) < 0.5
+    row[..., 3] = True
+    close(libattn.attention(q, k, v, mask=row), softmax_attention(q, k, v, row), "one row of a mask for all")
+
+
+def test_features():
+    q, k, v = normal(2, 4, 9, 64), normal(2, 2, 30, 64), normal(2, 2, 30, 64)
+    near = causal(9, 30) & (numpy.arange(30)[None, :] >= numpy.arange(9)[:, None] + 21 - 4)
+    close(libattn.attention(q, k, v, causal=True, window=4), softmax_attention(q, k, v, near), "window")
+    place = numpy.arange(30)[None, :] - (numpy.arange(9)[:, None] + 21)
+    both = (place >= -3) & (place <= 5)
+    close(libattn.attention(q, k, v, window=(3, 5)), softmax_attention(q, k, v, both), "window before and after")
+    close(libattn.attention(q, k, v, softcap=2.0, scale=0.7), softmax_attention(q, k, v, scale=0.7, softcap=2.0),
+          "soft cap and scale")
+    sinks = normal(4)
+    close(libattn.attention(q, k, v, sinks=sinks), softmax_attention(q, k, v, sinks=sinks.astype(numpy.float64)), "sinks")
+    slopes = numpy.array([0.5, 0.25, 0.125, 0.0625], numpy.float32)
+    out = numpy.empty((2, 4, 9, 64), numpy.float32)
+    for kind, bias in (("key", place), ("distance", -abs(place))):
+        _native.attention(q, k, v, out, alibi_slopes=slopes, alibi=kind)
+        close(out, softmax_attention(q, k, v, None, slopes[:, None, None] * bias), f"ALiBi {kind}")
+    for layout in LAYOUTS.values():
+        _native.attention(layout(q), k, v, out, kv_lens=numpy.array([30, 11], numpy.int32))
+        close(out, softmax_attention(q, k, v, numpy.arange(30) < numpy.array([30, 11])[:, None, None, None]),
+              "lengths of keys")
+    _native.attention(q, k, v, out, causal=True, align_start=True)
+    close(out, softmax_attention(q, k, v, numpy.arange(30)[None, :] <= numpy.arange(9)[:, None]), "lined up at the start")
+    lse = numpy.empty((2, 4, 9), numpy.float32)
+    _native.attention(q, k, v, out, lse=lse)
+    scores = numpy.einsum("bhnd,bhmd->bhnm", q.astype(float), numpy.repeat(k, 2, 1).astype(float)) / 8
+    close(lse, numpy.log(numpy.exp(scores).sum(-1)), "lse of a batch")
+    half = [x.astype(numpy.float16) for x in (q, k, v)]
+    close(libattn.attention(*half), softmax_attention(*half), "f16", 1e-3)
+
+
+def test_again():
+    """Plans are found again: other lengths in between do not change what a call gives, bit for bit."""
+    calls = [(normal(b, 4, n, 64), normal(b, 2, m, 64), normal(b, 2, m, 64)) for b, n, m in
+             ((1, 1, 100), (1, 1, 101), (2, 3, 100), (2, 4, 7), (1, 1, 2000))]
+    first = [libattn.attention(*call, causal=True) for call in calls]
+    for _ in range(3):
+        for i in random.permutation(len(calls)):
+            again = libattn.attention(*calls[i], causal=True)
+            check(again.tobytes() == first[i].tobytes(), f"call {i} again")
+
+
+def test_varlen():
+    lens_q, lens_kv = [3, 1, 70, 5], [3, 40, 70, 2]
+    starts_q, starts_kv = (numpy.cumsum([0, *lens]).astype(numpy.int32) for lens in (lens_q, lens_kv))
+    q, k, v = normal(starts_q[-1], 4, 64), normal(starts_kv[-1], 2, 64), normal(starts_kv[-1], 2, 64)
+    for lens in (None, numpy.array([2, 40, 69, 1], numpy.int32)):
+        out = numpy.empty_like(q)
+        _native.varlen_attention(q, k, v, out, starts_q, starts_kv, lens, 70, 70, causal=True)
+        for i, n in enumerate(lens_q):
+            m = lens_kv[i] if lens is None else int(lens[i])
+            rows, keys = slice(starts_q[i], starts_q[i] + n), slice(starts_kv[i], starts_kv[i] + m)
+            want = softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q[rows], k[keys], v[keys])), causal(n, m))
+            close(out[rows], want[0].swapaxes(0, 1), f"sequence {i} of a packed batch, lengths {lens is not None}")
+    raises(libattn.Error, lambda: _native.varlen_attention(q, k[:-1], v[:-1], out, starts_q, starts_kv, None, 70, 70),
+           "offsets beyond the keys", "kv_offsets", "115", "114")
+
+
+def test_paged():
+    """A step of a prompt, a chunk and a decode over pages in any order: written, prepared once, run for two layers."""
+    heads, kv_heads, dim, block, pages = 8, 2, 64, 16, 40
+    problem = f"heads={heads} kv_heads={kv_heads} head_dim={dim} q=f32 max_seqs=4 max_q=64 max_kv=512 max_rows=128"
+    backend = libattn.backend(problem, device="cpu")
+    plan = backend.plan(problem)
+    check(plan.kernels and plan.graph_level >= 1, "kernels of a plan", plan.kernels)
+    step = plan.step()
+    q_lens, kv_lens = [20, 7, 1], [20, 100, 259]
+    order = iter(random.permutation(pages))
+    table = numpy.zeros((3, 20), numpy.int32)
+    for i, n in enumerate(kv_lens):
+        table[i, : -(-n // block)] = [next(order) for _ in range(-(-n // block))]
+    offsets = numpy.cumsum([0, *q_lens]).astype(numpy.int32)
+    step.prepare(offsets, numpy.array(kv_lens, numpy.int32), num_tokens=28, max_q=20, max_kv=259, table=table, pages=pages)
+    for layer in range(2):
+        # Keys and values of a page one behind the other in one array, as vLLM has them.
+        cache = normal(pages, kv_heads, block, 2 * dim)
+        kv = backend.kv(cache[..., :dim].transpose(0, 2, 1, 3), cache[..., dim:].transpose(0, 2, 1, 3))
+        check((kv.pages, kv.block) == (pages, block), "shape of a cache")
+        keys = [(normal(n, kv_heads, dim), normal(n, kv_heads, dim)) for n in kv_lens]
+        for i, (k, v) in enumerate(keys):
+            places = numpy.arange(kv_lens[i])
+            backend.kv_write(kv, k, v, table[i, places // block].astype(numpy.int64) * block + places % block)
+        q, out = normal(28, heads, dim), numpy.full((30, heads, dim), 7, numpy.float32)
+        plan.run(step, q, out, scale=dim**-0.5, kv=kv)
+        for i, (k, v) in enumerate(keys):
+            rows = slice(offsets[i], offsets[i + 1])
+            want = softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q[rows], k, v)), causal(q_lens[i], kv_lens[i]))
+            close(out[rows], want[0].swapaxes(0, 1), f"layer {layer}, sequence {i}")
+        check(bool((out[28:] == 7).all()), "rows behind the step are not touched")
+    skipped = cache.copy()
+    backend.kv_write(kv, keys[0][0][:2], keys[0][1][:2], numpy.array([-1, -1], numpy.int64))
+    check(bool((cache == skipped).all()), "negative slots are skipped")
+    table[1, 2] = pages
+    raises(libattn.Error, lambda: step.prepare(offsets, numpy.array(kv_lens, numpy.int32), num_tokens=28, max_q=20,
+                                               max_kv=259, table=table, pages=pages), "a page beyond the cache", "table", "40")
+    raises(libattn.Error, lambda: plan.run(step, q, out, scale=1.0, kv=kv), "a step that was not prepared", "prepare")
+
+
+def test_serving():
+    """A builder, a state and two layers: two prompts, then decodes, beside attention over all that was written."""
+    problem = "heads=8 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=128 max_rows=64"
+    backend = libattn.backend(problem, device="cpu")
+    groups = [(16, 8)]
+    builder = backend.builder(groups, max_seqs=4, max_tokens=64)
+    state = backend.state([problem], groups)
+    layers = [backend.layer(problem, scale=0.125) for _ in range(2)]
+    caches = [numpy.zeros((10, 16, 2, 64), numpy.float32) for _ in range(4)]
+    kvs = [backend.kv(caches[2 * i], caches[2 * i + 1]) for i in range(2)]
+    blocks, lens = [[5, 2], [3, 7]], [20, 3]
+    seen = [[[normal(0, 2, 64), normal(0, 2, 64)] for _ in lens] for _ in layers]
+    for round_ in range(4):
+        builder.reset()
+        new = lens if round_ == 0 else [1, 1]
+        for i, n in enumerate(new):
+            builder.add(0 if round_ == 0 else lens[i] + round_ - 1, n, blocks[i], prompt=round_ == 0,
+                        unchanged=2 if round_ else 0)
+        metadata = builder.build()
+        state.begin_forward(metadata)
+        total = [n + round_ for n in lens]
+        check(metadata["seq_lens"] == total and metadata["num_decode_tokens"] == (0 if round_ == 0 else 2),
+              f"metadata of step {round_}", metadata["seq_lens"])
+        offsets = numpy.cumsum([0, *new])
+        for number, layer in enumerate(layers):
+            q, k, v = normal(offsets[-1], 8, 64), normal(offsets[-1], 2, 64), normal(offsets[-1], 2, 64)
+            out = numpy.zeros_like(q)
+            layer.forward(state, q, out, kv=kvs[number], k=k, v=v)
+            for i in range(2):
+                rows = slice(offsets[i], offsets[i + 1])
+                keys = seen[number][i] = [numpy.concatenate((old, x[rows])) for old, x in zip(seen[number][i], (k, v))]
+                want = softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q[rows], *keys)), causal(new[i], total[i]))
+                close(out[rows], want[0].swapaxes(0, 1), f"step {round_}, layer {number}, sequence {i}")
+    check(metadata["slot_mapping"] == [2 * 16 + 22 - 16, 3 * 16 + 5], "slots", metadata["slot_mapping"])
+    check(len(metadata["block_tables"]) == 2 and metadata["block_tables"][1][:2] == [3, 7], "block tables")
+    check("block_tables" in _native.fields(), "names of fields")
+    raises(libattn.Error, lambda: metadata["hats"], "a field that is none", "'hats'")
+    builder.reset()
+    raises(libattn.Error, lambda: metadata["seq_lens"], "metadata of a step that ended", "earlier step")
+    raises(libattn.Error, lambda: builder.add(0, 65, [1, 2], prompt=True), "more tokens than the builder has room for", "64")
+    raises(libattn.Error, lambda: builder.add(0, 5, [[1], [2]], prompt=True), "lists for two groups", "2 cache groups")
+
+
+def test_errors():
+    q, k, v = normal(1, 4, 3, 64), normal(1, 2, 5, 64), normal(1, 2, 5, 64)
+    caught = raises(libattn.Error, lambda: libattn.attention(q, k[..., :32], v), "dim of k", "k has 32", "64")
+    check((caught.status, caught.field) == ("ATTN_E_INVALID", "k") and caught.advice, "status, field and advice")
+    again = pickle.loads(pickle.dumps(caught))
+    check((str(again), again.status, again.field) == (str(caught), caught.status, caught.field), "an error is pickled")
+    raises(libattn.Error, lambda: libattn.attention(q, k[:, :1], v), "heads of v", "v has 2", "1")
+    raises(libattn.Error, lambda: libattn.attention(normal(1, 3, 3, 64), k, v), "heads of k", "k has 2", "3")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v[:, :, :4]), "tokens of v", "v has 4", "5")
+    raises(libattn.Error, lambda: libattn.attention(q[0], k, v), "dimensions of q", "q has 3 dimensions", "4")
+    raises(libattn.Error, lambda: libattn.attention(q, k.astype(numpy.int32), v), "element type of k", "k is i32")
+    raises(libattn.Error, lambda: libattn.attention(q, k[..., ::2], v[..., ::2]), "gaps", "32")
+    raises(libattn.Error, lambda: libattn.attention(q, "keys", v), "no array", "k is a str")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, mask=normal(1, 1, 3, 4)), "columns of a mask", "mask has 4", "5")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, sinks=normal(3)), "sinks", "sinks has 3", "4")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, window=(1, 2, 3)), "window", "(1, 2, 3)")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, backend="cuda"), "a backend that is not there", "cuda")
+    raises(libattn.Error, lambda: libattn.attention(q.astype(numpy.float64), k, v), "f64", "q is float64")
+    fixed = numpy.zeros((1, 4, 3, 64), numpy.float32)
+    fixed.flags.writeable = False
+    raises(libattn.Error, lambda: _native.attention(q, k, v, fixed), "read-only out", "out is read-only")
+    check(libattn.attention(q[:, :, :0], k, v).shape == (1, 4, 0, 64), "no queries")
+    close(libattn.attention(q, k[:, :, :0], v[:, :, :0]), numpy.zeros((1, 4, 3, 64)), "no keys are zeros")
+    read_only = q.copy()
+    read_only.flags.writeable = False
+    close(libattn.attention(read_only, k, v), softmax_attention(q, k, v), "inputs may be read-only")
+
+
+def test_problems():
+    problem = libattn.Problem("num_heads=32 head_size=128", q="bf16", kv_heads=8, lse=True)
+    check(str(problem) == "heads=32 head_dim=128 kv_heads=8 q=bf16 lse=1", "canonical", str(problem))
+    check((problem["kv_heads"], problem["block"], len(problem)) == ("8", "16", len(list(problem))), "keys and defaults")
+    check(problem == libattn.Problem(str(problem)) and hash(problem) == hash(libattn.Problem(str(problem))), "equal")
+    raises(libattn.Error, lambda: libattn.Problem("heads=3 kv_heads=2 head_dim=64 q=f32"), "a bad value", "kv_heads")
+    raises(KeyError, lambda: problem["hats"], "a key that is none")
+
+
+def test_decisions():
+    decision = libattn.select(["heads=8 head_dim=64 q=f32", "heads=8 head_dim=64 q=f32 window=100"], ask_all=True)
+    check(decision.effective in [one["name"] for one in decision.candidates], "a winner among the candidates")
+    none = libattn.select("heads=8 head_dim=64 q=f32", backend="nobody")
+    check(none.effective is None and "nobody" in none.text, "that none serves is an answer", none.text)
+    raises(libattn.Error, lambda: libattn.backend("heads=8 head_dim=64 q=f32", backend="nobody"), "and opening raises", "nobody")
+    table = libattn.explain("heads=8 head_dim=64 q=f32")
+    check("chosen" in repr(table) and "<td>chosen</td>" in table._repr_html_(), "explain as text and HTML", table)
+    check(any(row["backend"] == "cpu/flash-attn" and row["state"] == "ready" for row in libattn.info()), "info")
+    check("<script>" not in libattn.Table(("a",), [("<script>",)])._repr_html_(), "HTML is escaped")
+    check(any(one["name"] == "ATTN_BACKEND" for one in libattn.context().variables()), "variables")
+    check(libattn.version == "0.1.0" or libattn.version.count(".") == 2, "version")
+
+
+def test_threads():
+    q, k, v = normal(2, 4, 5, 64), normal(2, 2, 400, 64), normal(2, 2, 400, 64)
+    want, wrong = libattn.attention(q, k, v).tobytes(), []
+
+    def work():
+        wrong.extend(i for i in range(200) if libattn.attention(q, k, v).tobytes() != want)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, "four threads call with one plan")
+
+
+def test_fork():
+    q, k, v = normal(1, 4, 5, 64), normal(1, 2, 40, 64), normal(1, 2, 40, 64)
+    want = libattn.attention(q, k, v).tobytes()
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if libattn.attention(q, k, v).tobytes() == want else 1)
+        except BaseException as error:
+            print("#", error, flush=True)
+            os._exit(2)
+    check(os.waitpid(child, 0)[1] == 0, "a child of a fork computes the same")
+    check(libattn.attention(q, k, v).tobytes() == want, "and the parent goes on")
+
+
+def test_memory():
+    """Arrays are let go of: a million small calls keep no memory."""
+    import resource
+    q, k, v = normal(1, 4, 5, 64), normal(1, 2, 40, 64), normal(1, 2, 40, 64)
+    counts = [sys.getrefcount(x) for x in (q, k, v)]
+    for _ in range(100):
+        libattn.attention(q, k, v)
+    check([sys.getrefcount(x) for x in (q, k, v)] == counts, "no references are kept")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for m in range(1, 3000):
+        libattn.attention(q, k[:, :, : m % 39 + 1], v[:, :, : m % 39 + 1])
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    check(grown < 4096, "thousands of calls of other lengths take no more memory", f"{grown} KiB more")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,46 @@
+#!/bin/sh
+# The Python package as its users have it: a wheel of an installed build, in an environment of its own, tested from there.
+#   tests/python.sh BUILD            what numpy alone can test
+#   tests/python.sh BUILD --clients  also torch, transformers and vLLM, of python/tests/clients.txt: 6 GB, half an hour
+# Exit 77: nothing can be fetched.
+set -eu
+cd "$(dirname "$0")/.."
+build=$1 clients=${2-}
+work=$PWD/$build/python
+rm -rf "$work/root" "$work/dist"
+mkdir -p "$work"
+
+DESTDIR=$work/root meson install -C "$build" --no-rebuild --quiet
+prefix=$(dirname "$(find "$work/root" -type d -name include | head -n 1)")
+
+[ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
+pip() { "$work/venv/bin/pip" --disable-pip-version-check -q "$@"; }
+if ! pip install -r python/tests/requirements.txt >"$work/pip.log" 2>&1; then
+    grep -qiE 'connection|resolve|no matching distribution|timed out' "$work/pip.log" || { cat "$work/pip.log"; exit 1; }
+    echo "PyPI is not reachable"
+    exit 77
+fi
+tools/wheel --prefix "$prefix" --out "$work/dist" >"$work/wheel.log" 2>&1 || { tail -n 40 "$work/wheel.log"; exit 1; }
+wheel=$(echo "$work"/dist/libattn-*.whl)
+size=$(stat -c %s "$wheel")
+[ "$size" -lt 2000000 ] || { echo "$wheel has $size bytes; the bar is 2,000,000"; exit 1; }
+pip install --force-reinstall --no-deps "$wheel"
+
+# A directory where the sources are not, so that what was installed is what is imported.
+run() { (cd "$work" && unset ATTN_PLUGIN_PATH && "$work/venv/bin/python" "$OLDPWD/python/tests/$1"); }
+OLDPWD=$PWD
+tests="test_core.py"
+if [ "$clients" = --clients ]; then
+    pip install -r python/tests/clients.txt
+    tests="$tests test_torch.py test_transformers.py vllm/test_tokens.py"
+fi
+for test in $tests; do
+    echo "== $test"
+    run "$test" >"$work/$(basename "$test" .py).log" 2>&1 || { grep -v '^ok' "$work/$(basename "$test" .py).log"; exit 1; }
+    grep -c '^ok' "$work/$(basename "$test" .py).log"
+done
+"$work/venv/bin/attn-info" list | grep -q cpu/flash-attn || { echo "attn-info of the wheel does not list the CPU"; exit 1; }
+
+pip uninstall -y libattn
+left=$(find "$work/venv" -path '*libattn*' -not -name '*.pyc' -type f)
+[ -z "$left" ] || { echo "uninstalling leaves $left"; exit 1; }
