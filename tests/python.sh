@@ -39,6 +39,10 @@ for test in $tests; do
     run "$test" >"$work/$(basename "$test" .py).log" 2>&1 || { grep -v '^ok' "$work/$(basename "$test" .py).log"; exit 1; }
     grep -c '^ok' "$work/$(basename "$test" .py).log"
 done
+pip install nanobind==3.1.0
+"$work/venv/bin/python" -m nanobind.stubgen -q -m libattn._native -o "$work/_native.pyi"
+cmp "$work/_native.pyi" python/libattn/_native.pyi || { echo "python/libattn/_native.pyi is not what nanobind.stubgen makes"; exit 1; }
+"$work/venv/bin/python" examples/python/paged_cache.py >"$work/example.log" || { echo "examples/python/paged_cache.py fails"; exit 1; }
 "$work/venv/bin/attn-info" list | grep -q cpu/flash-attn || { echo "attn-info of the wheel does not list the CPU"; exit 1; }
 
 pip uninstall -y libattn

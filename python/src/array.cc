@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views of arrays by DLPack: by its exchange table where the type has one, which takes no call of Python, else by nanobind.
+// Views of arrays by DLPack: by its exchange table where the type has one, which takes no call of Python,
+// else by nanobind.
 #include "array.h"
 
-namespace {
+namespace
+{
 
 // DLPack 1.3, "C exchange API": what a type's attribute __dlpack_c_exchange_api__ points to.
 struct ExchangeTable {
@@ -17,7 +19,8 @@ struct ExchangeTable {
     int (*current_stream)(int32_t, int32_t, void **);
 };
 
-// The table of a type, or null. Looking it up costs more than the view, so the last answers are kept; a kept type is held.
+// The table of a type, or null. Looking it up costs more than the view, so the last answers are kept; a kept
+// type is held.
 const ExchangeTable *table_of(PyTypeObject *type)
 {
     static struct {
@@ -63,7 +66,8 @@ void Array::take(const nb::dlpack::dltensor &tensor)
         refuse(name_, std::string(name_) + " has " + std::to_string(tensor.ndim) + " dimensions; at most " +
                           std::to_string(MOST) + " are accepted");
     data_ = (char *)tensor.data + tensor.byte_offset;
-    dtype_ = (uint32_t)tensor.dtype.code | (uint32_t)tensor.dtype.bits << 8 | (uint32_t)tensor.dtype.lanes << 16;
+    dtype_ =
+        (uint32_t)tensor.dtype.code | (uint32_t)tensor.dtype.bits << 8 | (uint32_t)tensor.dtype.lanes << 16;
     rank_ = tensor.ndim;
     device_type_ = tensor.device.device_type;
     device_id_ = tensor.device.device_id;
@@ -111,7 +115,8 @@ Array::Array(nb::handle object, const char *name, bool written) : name_(name)
 
 bool Array::is_on(const attn_device &device) const
 {
-    const bool host = device_type_ == 1 || device_type_ == 3 || device_type_ == 11; // with that pinned for CUDA or ROCm
+    const bool host =
+        device_type_ == 1 || device_type_ == 3 || device_type_ == 11; // with that pinned for CUDA or ROCm
     return host ? device.type == ATTN_DEVICE_CPU
                 : (uint32_t)device_type_ == device.type && device_id_ == device.ordinal;
 }
@@ -119,22 +124,24 @@ bool Array::is_on(const attn_device &device) const
 const Array &Array::need_rank(int rank) const
 {
     if (rank_ != rank)
-        refuse(name_, std::string(name_) + " has " + std::to_string(rank_) + " dimensions; " + std::to_string(rank) +
-                          " are accepted");
+        refuse(name_, std::string(name_) + " has " + std::to_string(rank_) + " dimensions; " +
+                          std::to_string(rank) + " are accepted");
     return *this;
 }
 
 const Array &Array::need_dtype(uint32_t dtype) const
 {
     if (dtype_ != dtype)
-        refuse(name_, std::string(name_) + " is " + dtype_text(dtype_) + "; " + dtype_text(dtype) + " is accepted");
+        refuse(name_,
+               std::string(name_) + " is " + dtype_text(dtype_) + "; " + dtype_text(dtype) + " is accepted");
     return *this;
 }
 
 const Array &Array::need_element() const
 {
     if (attn_dtype_name(dtype_) == nullptr || dtype_ == ATTN_INT32 || dtype_ == ATTN_INT64)
-        refuse(name_, std::string(name_) + " is " + dtype_text(dtype_) + "; f32, f16, bf16 and the 8-bit types are accepted");
+        refuse(name_, std::string(name_) + " is " + dtype_text(dtype_) +
+                          "; f32, f16, bf16 and the 8-bit types are accepted");
     return *this;
 }
 
@@ -162,7 +169,8 @@ const Array &Array::need_inner() const
     for (int i = 0; i < rank_; i++)
         empty |= shape_[i] == 0;
     if (!empty && rank_ > 0 && shape_[rank_ - 1] > 1 && strides_[rank_ - 1] != 1)
-        refuse(name_, std::string(name_) + " has gaps between the elements of its last dimension; a contiguous one " +
+        refuse(name_, std::string(name_) +
+                          " has gaps between the elements of its last dimension; a contiguous one " +
                           "is accepted");
     return *this;
 }

@@ -10,26 +10,60 @@
 constexpr uint32_t BOOL = ATTN_DTYPE(6, 8), UINT8 = ATTN_DTYPE(1, 8);
 
 // A view of an array. It holds the array while it lives.
-class Array {
-public:
+class Array
+{
+  public:
     static constexpr int MOST = 4; // dimensions
 
     Array() = default;
     // `name` is that of the argument, for errors. Writable memory is asked for if the array is written.
     Array(nb::handle object, const char *name, bool written = false);
 
-    explicit operator bool() const { return name_ != nullptr; }
-    const char *name() const { return name_; }
-    void *data() const { return data_; }
-    uint32_t dtype() const { return dtype_; }
-    int rank() const { return rank_; }
-    int64_t size(int dim) const { return shape_[dim]; }
+    explicit operator bool() const
+    {
+        return name_ != nullptr;
+    }
+    const char *name() const
+    {
+        return name_;
+    }
+    void *data() const
+    {
+        return data_;
+    }
+    uint32_t dtype() const
+    {
+        return dtype_;
+    }
+    int rank() const
+    {
+        return rank_;
+    }
+    int64_t size(int dim) const
+    {
+        return shape_[dim];
+    }
     // In bytes; 0 for a dimension of size 1, which is never stepped over.
-    int64_t stride(int dim) const { return shape_[dim] == 1 ? 0 : strides_[dim] * element(); }
-    int64_t element() const { return (dtype_ >> 8 & 0xff) / 8; }
-    attn_buffer buffer() const { return {data_, 0}; }
-    int32_t device_type() const { return device_type_; }
-    int32_t device_id() const { return device_id_; }
+    int64_t stride(int dim) const
+    {
+        return shape_[dim] == 1 ? 0 : strides_[dim] * element();
+    }
+    int64_t element() const
+    {
+        return (dtype_ >> 8 & 0xff) / 8;
+    }
+    attn_buffer buffer() const
+    {
+        return {data_, 0};
+    }
+    int32_t device_type() const
+    {
+        return device_type_;
+    }
+    int32_t device_id() const
+    {
+        return device_id_;
+    }
     bool is_on(const attn_device &device) const;
 
     // Raise libattn.Error that names the argument.
@@ -46,7 +80,7 @@ public:
     // [token, head, dim] of three dimensions.
     attn_tensor tensor() const;
 
-private:
+  private:
     bool view_fast(PyObject *object);
     void take(const nb::dlpack::dltensor &tensor);
 

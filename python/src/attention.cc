@@ -10,16 +10,20 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-namespace {
+namespace
+{
 
 // What the plan of a call depends on. Compared and hashed as bytes, so it has no padding.
 struct Key {
-    uint32_t device_type, heads, kv_heads, head_dim, head_dim_vo, q, k, v, out, causal, align, mask, sinks, alibi, lse,
-        packed, max_seqs, max_q, max_kv, max_rows;
+    uint32_t device_type, heads, kv_heads, head_dim, head_dim_vo, q, k, v, out, causal, align, mask, sinks,
+        alibi, lse, packed, max_seqs, max_q, max_kv, max_rows;
     int32_t device_id, window_left, window_right;
     float softcap;
 
-    bool operator==(const Key &other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
+    bool operator==(const Key &other) const
+    {
+        return std::memcmp(this, &other, sizeof *this) == 0;
+    }
 };
 static_assert(sizeof(Key) == 24 * 4, "Key has padding");
 
@@ -77,7 +81,8 @@ uint32_t ceil_power(int64_t n)
     return power;
 }
 
-// The problem of a key. Dense addressing: a sequence is a page of keys with strides, or packed rows of new keys.
+// The problem of a key. Dense addressing: a sequence is a page of keys with strides, or packed rows of new
+// keys.
 attn_problem problem_of(const Key &key)
 {
     attn_problem problem, resolved;
@@ -125,7 +130,8 @@ std::string device_name(const Key &key)
     return std::string(type) + ":" + std::to_string(key.device_id);
 }
 
-std::shared_ptr<Backend> backend_for(Cache &cache, const Key &key, const attn_problem &problem, const char *wanted)
+std::shared_ptr<Backend> backend_for(Cache &cache, const Key &key, const attn_problem &problem,
+                                     const char *wanted)
 {
     const uint64_t device = (uint64_t)key.device_type << 32 | (uint32_t)key.device_id;
     auto found = cache.backends.find(device);
@@ -178,10 +184,12 @@ std::shared_ptr<Entry> find_entry(const Key &key, const std::optional<std::strin
 // ---------------------------------------------------------------- lengths
 
 // Writes offsets and lengths, and plans them, unless the last call had the same.
-void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const int32_t *kv_lens, uintptr_t stream)
+void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const int32_t *kv_lens,
+             uintptr_t stream)
 {
     const size_t given = kv_lens != nullptr ? (size_t)seqs : 0;
-    if (entry.seqs == seqs && entry.rows == rows && entry.columns == columns && entry.kv_lens.size() == given &&
+    if (entry.seqs == seqs && entry.rows == rows && entry.columns == columns &&
+        entry.kv_lens.size() == given &&
         (given == 0 || std::memcmp(entry.kv_lens.data(), kv_lens, given * sizeof *kv_lens) == 0))
         return;
     Backend &backend = *entry.plan->backend;
@@ -217,7 +225,9 @@ void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const in
     entry.copies.q_offsets = offsets;
     entry.copies.kv_lens = lens;
     const attn_span schedule = entry.schedule.span(), staging = entry.staging.span();
-    check(attn_plan_prepare(entry.plan->handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()), error);
+    check(
+        attn_plan_prepare(entry.plan->handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()),
+        error);
     entry.kv_lens.assign(kv_lens, kv_lens + given);
     entry.seqs = seqs;
     entry.rows = rows;
@@ -226,7 +236,8 @@ void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const in
 
 // ---------------------------------------------------------------- layouts
 
-// How the batch of q and out becomes one axis of tokens or of heads, which tensors of a run have; or is run one by one.
+// How the batch of q and out becomes one axis of tokens or of heads, which tensors of a run have; or is run
+// one by one.
 enum class Fold { TOKENS, HEADS, EACH };
 
 bool folds_to_tokens(const Array &x)
@@ -302,14 +313,16 @@ void need_shapes(const Array &q, const Array &k, const Array &v, const Array &ou
     q.need_inner();
     for (const Array *array : {&k, &v, &out})
         if (array->device_type() != q.device_type() || array->device_id() != q.device_id())
-            refuse(array->name(), std::string(array->name()) + " is in memory of another device than q; one device "
-                                                               "for all is accepted");
+            refuse(array->name(), std::string(array->name()) +
+                                      " is in memory of another device than q; one device "
+                                      "for all is accepted");
 }
 
 Key key_of(const Array &q, const Array &k, const Array &v, const Array &out, const Options &options)
 {
     Key key{};
-    key.device_type = q.device_type() == 3 || q.device_type() == 11 ? ATTN_DEVICE_CPU : (uint32_t)q.device_type();
+    key.device_type =
+        q.device_type() == 3 || q.device_type() == 11 ? ATTN_DEVICE_CPU : (uint32_t)q.device_type();
     key.device_id = key.device_type == ATTN_DEVICE_CPU ? 0 : q.device_id();
     key.q = q.dtype();
     key.k = k.dtype();
@@ -331,8 +344,9 @@ uint32_t alibi_kind(const std::string &name)
     if (name == "key")
         return ATTN_ALIBI_KEY;
     if (name != "distance")
-        refuse("alibi", "alibi is '" + name + "'; 'key' (slope * (key - query)) and 'distance' (-slope * |key - query|) are "
-                        "accepted");
+        refuse("alibi", "alibi is '" + name +
+                            "'; 'key' (slope * (key - query)) and 'distance' (-slope * |key - query|) are "
+                            "accepted");
     return ATTN_ALIBI_DISTANCE;
 }
 
@@ -367,8 +381,9 @@ void advance(attn_buffer &buffer, int64_t bytes)
 }
 
 // Runs the sequences of a batch one after the other; `tensors` and `desc` are those of the first.
-void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Array &q, const Array &k, const Array &v,
-              const Array &out, const Array &lse, const Mask &mask, const int32_t *kv_lens, uintptr_t stream)
+void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Array &q, const Array &k,
+              const Array &v, const Array &out, const Array &lse, const Mask &mask, const int32_t *kv_lens,
+              uintptr_t stream)
 {
     for (int64_t s = 0; s < q.size(0); s++) {
         prepare(entry, 1, q.size(2), k.size(2), kv_lens != nullptr ? kv_lens + s : nullptr, stream);
@@ -383,14 +398,16 @@ void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Arr
     }
 }
 
-void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal, bool align_start, float scale,
-               std::optional<int> window_left, std::optional<int> window_right, float softcap, nb::handle sinks_,
-               nb::handle mask_, nb::handle slopes_, const std::string &alibi, nb::handle kv_lens_, nb::handle lse_,
-               std::optional<std::string> wanted, uintptr_t stream)
+void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal, bool align_start,
+               float scale, std::optional<int> window_left, std::optional<int> window_right, float softcap,
+               nb::handle sinks_, nb::handle mask_, nb::handle slopes_, const std::string &alibi,
+               nb::handle kv_lens_, nb::handle lse_, std::optional<std::string> wanted, uintptr_t stream)
 {
-    const Options options = {causal, align_start, scale, window_left, window_right, softcap, std::move(wanted), stream};
-    const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true), sinks = optional(sinks_, "sinks"),
-        mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"), lens = optional(kv_lens_, "kv_lens"),
+    const Options options = {causal,  align_start,       scale, window_left, window_right,
+                             softcap, std::move(wanted), stream};
+    const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
+        sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
+        slopes = optional(slopes_, "alibi_slopes"), lens = optional(kv_lens_, "kv_lens"),
         lse = optional(lse_, "lse", true);
     q.need_rank(4);
     k.need_rank(4).need_size(0, q.size(0));
@@ -457,13 +474,16 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
 
 void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, nb::handle q_offsets_,
                       nb::handle kv_offsets_, nb::handle kv_lens_, int64_t max_q, int64_t max_kv, bool causal,
-                      bool align_start, float scale, std::optional<int> window_left, std::optional<int> window_right,
-                      float softcap, nb::handle sinks_, nb::handle slopes_, const std::string &alibi, nb::handle lse_,
-                      std::optional<std::string> wanted, uintptr_t stream)
+                      bool align_start, float scale, std::optional<int> window_left,
+                      std::optional<int> window_right, float softcap, nb::handle sinks_, nb::handle slopes_,
+                      const std::string &alibi, nb::handle lse_, std::optional<std::string> wanted,
+                      uintptr_t stream)
 {
-    const Options options = {causal, align_start, scale, window_left, window_right, softcap, std::move(wanted), stream};
-    const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true), sinks = optional(sinks_, "sinks"),
-        slopes = optional(slopes_, "alibi_slopes"), lse = optional(lse_, "lse", true), q_offsets(q_offsets_, "q_offsets"),
+    const Options options = {causal,  align_start,       scale, window_left, window_right,
+                             softcap, std::move(wanted), stream};
+    const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
+        sinks = optional(sinks_, "sinks"), slopes = optional(slopes_, "alibi_slopes"),
+        lse = optional(lse_, "lse", true), q_offsets(q_offsets_, "q_offsets"),
         kv_offsets(kv_offsets_, "kv_offsets"), kv_lens = optional(kv_lens_, "kv_lens");
     q.need_rank(3);
     k.need_rank(3);
@@ -513,8 +533,9 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
         batch.host = &copies;
         batch.given = ATTN_GIVEN_HOST_COPIES;
         if (copies.kv_offsets[seqs] > k.size(0))
-            refuse("kv_offsets", "kv_offsets ends at " + std::to_string(copies.kv_offsets[seqs]) + "; at most the " +
-                                     std::to_string(k.size(0)) + " tokens of k are accepted");
+            refuse("kv_offsets", "kv_offsets ends at " + std::to_string(copies.kv_offsets[seqs]) +
+                                     "; at most the " + std::to_string(k.size(0)) +
+                                     " tokens of k are accepted");
     }
     tensors.softmax_scale = scale_of(scale, q.size(2));
     tensors.q = q.tensor();
@@ -545,7 +566,8 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
     const attn_span schedule = entry->schedule.span(), staging = entry->staging.span();
     if (!plan.backend->is_host() && staging.size > 0)
         check(attn_stream_synchronize(plan.backend->get(), (void *)stream, error.get()), error);
-    check(attn_plan_prepare(plan.handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()), error);
+    check(attn_plan_prepare(plan.handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()),
+          error);
     plan.run(batch, tensors, entry->schedule, stream);
 }
 
@@ -570,21 +592,29 @@ nb::list plans()
 void bind_attention(nb::module_ &module)
 {
     using nb::arg;
-    module.def("attention", attention, arg("q"), arg("k"), arg("v"), arg("out"), nb::kw_only(), arg("causal") = false,
-               arg("align_start") = false, arg("scale") = 0.0f, arg("window_left") = nb::none(),
-               arg("window_right") = nb::none(), arg("softcap") = 0.0f, arg("sinks") = nb::none(),
-               arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(), arg("alibi") = "key", arg("kv_lens") = nb::none(),
+    module.def("attention", attention, arg("q"), arg("k"), arg("v"), arg("out"), nb::kw_only(),
+               arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,
+               arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
+               arg("sinks") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
+               arg("alibi") = "key", arg("kv_lens") = nb::none(), arg("lse") = nb::none(),
+               arg("backend") = nb::none(), arg("stream") = 0,
+               "q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, "
+               "dim_vo], which is "
+               "written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are "
+               "kept by shape.");
+    module.def("varlen_attention", varlen_attention, arg("q"), arg("k"), arg("v"), arg("out"),
+               arg("q_offsets"), arg("kv_offsets"), arg("kv_lens").none(), arg("max_q"), arg("max_kv"),
+               nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,
+               arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
+               arg("sinks") = nb::none(), arg("alibi_slopes") = nb::none(), arg("alibi") = "key",
                arg("lse") = nb::none(), arg("backend") = nb::none(), arg("stream") = 0,
-               "q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is "
-               "written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape.");
-    module.def("varlen_attention", varlen_attention, arg("q"), arg("k"), arg("v"), arg("out"), arg("q_offsets"),
-               arg("kv_offsets"), arg("kv_lens").none(), arg("max_q"), arg("max_kv"), nb::kw_only(), arg("causal") = false,
-               arg("align_start") = false, arg("scale") = 0.0f, arg("window_left") = nb::none(),
-               arg("window_right") = nb::none(), arg("softcap") = 0.0f, arg("sinks") = nb::none(),
-               arg("alibi_slopes") = nb::none(), arg("alibi") = "key", arg("lse") = nb::none(), arg("backend") = nb::none(), arg("stream") = 0,
-               "Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out [tokens, heads, "
-               "dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on their device; without "
+               "Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out "
+               "[tokens, heads, "
+               "dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on "
+               "their device; without "
                "kv_lens (on a CPU) a sequence has all keys up to the next one.");
-    module.def("plans", plans, "Backend, device, problem and kernels of each plan that attention calls have made.");
-    module.def("forget_plans", [] { caches->clear(); }, "Frees plans and backends of attention calls.");
+    module.def("plans", plans,
+               "Backend, device, problem and kernels of each plan that attention calls have made.");
+    module.def(
+        "forget_plans", [] { caches->clear(); }, "Frees plans and backends of attention calls.");
 }

@@ -9,13 +9,17 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-namespace {
+namespace
+{
 
 struct Decision {
     std::shared_ptr<Context> context;
     Handle<attn_decision, attn_decision_destroy> handle;
 
-    const attn_decision_info &info() const { return *attn_decision_get_info(handle.get()); }
+    const attn_decision_info &info() const
+    {
+        return *attn_decision_get_info(handle.get());
+    }
 };
 
 nb::object text_or_none(const char *text)
@@ -30,7 +34,9 @@ nb::dict kernel_dict(const attn_kernel_info &kernel)
     dict["when"] = kernel.when;
     dict["graph_level"] = kernel.graph_level;
     dict["numerics"] = kernel.numerics;
-    dict["speed"] = kernel.speed == ATTN_SPEED_OPTIMISED ? "optimised" : kernel.speed == ATTN_SPEED_GENERIC ? "generic" : "";
+    dict["speed"] = kernel.speed == ATTN_SPEED_OPTIMISED ? "optimised"
+                    : kernel.speed == ATTN_SPEED_GENERIC ? "generic"
+                                                         : "";
     return dict;
 }
 
@@ -83,8 +89,8 @@ std::vector<std::string> texts_of(nb::handle problem)
 }
 
 std::shared_ptr<Decision> decide(std::shared_ptr<Context> context, nb::handle problem,
-                                 const std::optional<std::string> &backend, const std::optional<std::string> &device,
-                                 uint32_t strict, bool ask_all)
+                                 const std::optional<std::string> &backend,
+                                 const std::optional<std::string> &device, uint32_t strict, bool ask_all)
 {
     std::vector<attn_problem> problems;
     for (const std::string &text : texts_of(problem))
@@ -98,8 +104,8 @@ std::shared_ptr<Decision> decide(std::shared_ptr<Context> context, nb::handle pr
     options.device = device ? device->c_str() : nullptr;
     options.strict = strict;
     options.ask_all = ask_all;
-    const int32_t status = attn_select(context->handle.get(), problems.data(), (uint32_t)problems.size(), &options, &made,
-                                       error.get());
+    const int32_t status = attn_select(context->handle.get(), problems.data(), (uint32_t)problems.size(),
+                                       &options, &made, error.get());
     decision->handle.reset(made);
     if (status != ATTN_E_NO_BACKEND) // which is an answer, with its reasons
         check(status, error);
@@ -115,7 +121,9 @@ std::shared_ptr<Backend> open_decision(const Decision &decision, uint32_t thread
     Error error;
     ATTN_INIT(&config);
     config.threads = threads;
-    check(attn_backend_open(decision.context->handle.get(), decision.handle.get(), &config, &made, error.get()), error);
+    check(
+        attn_backend_open(decision.context->handle.get(), decision.handle.get(), &config, &made, error.get()),
+        error);
     backend->handle.reset(made);
     backend->context = decision.context;
     backend->device = device_of(attn_backend_get_device(made));
@@ -188,7 +196,8 @@ nb::dict report(const Context &context)
 nb::list variables(const Context &context)
 {
     nb::list list;
-    for (uint32_t i = 0; const attn_variable_record *record = attn_context_get_variable(context.handle.get(), i); i++) {
+    for (uint32_t i = 0;
+         const attn_variable_record *record = attn_context_get_variable(context.handle.get(), i); i++) {
         nb::dict dict;
         dict["name"] = text_or_none(record->name);
         dict["value"] = text_or_none(record->value);
@@ -215,33 +224,49 @@ void bind_core(nb::module_ &module)
 {
     using nb::arg;
     module.def("version", attn_version, "The version of the C library, \"0.1.0\".");
-    module.def("problem_format", [](const std::string &text) { return format(parse(text)); }, arg("problem"),
-               "The canonical form of a problem string. Raises Error that names key, value and what is accepted.");
+    module.def(
+        "problem_format", [](const std::string &text) { return format(parse(text)); }, arg("problem"),
+        "The canonical form of a problem string. Raises Error that names key, value and what is accepted.");
     module.def("problem_keys", problem_keys, "Each key of problem strings with its default and its values.");
-    module.def("context", process_context, "The context of the process; made on first use, when it reads the environment.");
-    module.def("forget_context", forget_context, "Lets go of the context: the next call reads the environment anew.");
+    module.def("context", process_context,
+               "The context of the process; made on first use, when it reads the environment.");
+    module.def("forget_context", forget_context,
+               "Lets go of the context: the next call reads the environment anew.");
 
-    nb::class_<Decision>(module, "Decision", "Which backend serves a problem, and why; made by Context.select.")
-        .def_prop_ro("requested", [](const Decision &self) { return self.info().requested; }, "The wanted list in force.")
-        .def_prop_ro("effective", [](const Decision &self) { return text_or_none(self.info().effective); },
-                     "The winner's name, or None.")
-        .def_prop_ro("device", [](const Decision &self) { return text_or_none(self.info().device); }, "Its device.")
-        .def_prop_ro("decided_by", [](const Decision &self) { return attn_decided_by_name(self.info().decided_by); },
-                     "\"call\", \"environment\" or \"automatic\".")
-        .def_prop_ro("fallback", [](const Decision &self) { return self.info().fallback != 0; },
-                     "Whether it is not the first that was asked for, or below a refused better device.")
-        .def_prop_ro("text", [](const Decision &self) { return self.info().text; }, "The decision in one line.")
-        .def_prop_ro("candidates", candidates, "Every candidate in the order asked, with kernels and reasons.")
+    nb::class_<Decision>(module, "Decision",
+                         "Which backend serves a problem, and why; made by Context.select.")
+        .def_prop_ro(
+            "requested", [](const Decision &self) { return self.info().requested; },
+            "The wanted list in force.")
+        .def_prop_ro(
+            "effective", [](const Decision &self) { return text_or_none(self.info().effective); },
+            "The winner's name, or None.")
+        .def_prop_ro(
+            "device", [](const Decision &self) { return text_or_none(self.info().device); }, "Its device.")
+        .def_prop_ro(
+            "decided_by", [](const Decision &self) { return attn_decided_by_name(self.info().decided_by); },
+            "\"call\", \"environment\" or \"automatic\".")
+        .def_prop_ro(
+            "fallback", [](const Decision &self) { return self.info().fallback != 0; },
+            "Whether it is not the first that was asked for, or below a refused better device.")
+        .def_prop_ro(
+            "text", [](const Decision &self) { return self.info().text; }, "The decision in one line.")
+        .def_prop_ro("candidates", candidates,
+                     "Every candidate in the order asked, with kernels and reasons.")
         .def("open", open_decision, arg("threads") = 0,
              "Opens the winner. threads counts on the CPU: 0 takes ATTN_THREADS, else one for each core.");
 
     nb::class_<Context>(module, "Context", "Plugins, their backends, and the environment as it was read.")
-        .def("select", decide, arg("problem"), nb::kw_only(), arg("backend") = nb::none(), arg("device") = nb::none(),
-             arg("strict") = 0, arg("ask_all") = false,
-             "Chooses the backend that serves a problem, or all problems of a list (the layer classes of one model).\n\n"
-             "backend: a wanted list over ATTN_BACKEND, as \"cuda,auto\". device: \"cuda:1\", \"cpu\"; None: any. strict: 1 refuses "
-             "a fallback, 2 also generic kernels. ask_all: also those behind the winner. That none serves is an answer, not an "
-             "error: `effective` is None, and `candidates` say why. Raises Error for a problem, list or device that cannot be.")
+        .def("select", decide, arg("problem"), nb::kw_only(), arg("backend") = nb::none(),
+             arg("device") = nb::none(), arg("strict") = 0, arg("ask_all") = false,
+             "Chooses the backend that serves a problem, or all problems of a list (the layer classes of one "
+             "model).\n\n"
+             "backend: a wanted list over ATTN_BACKEND, as \"cuda,auto\". device: \"cuda:1\", \"cpu\"; None: "
+             "any. strict: 1 refuses "
+             "a fallback, 2 also generic kernels. ask_all: also those behind the winner. That none serves is "
+             "an answer, not an "
+             "error: `effective` is None, and `candidates` say why. Raises Error for a problem, list or "
+             "device that cannot be.")
         .def("report", report, "Directories, files and backends, as lists of dictionaries.")
         .def("variables", variables, "Environment variables with value, origin and help.");
 }

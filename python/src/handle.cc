@@ -5,13 +5,14 @@
 #include <cstdlib>
 #include <vector>
 
-namespace {
+namespace
+{
 
 [[noreturn]] void raise(int32_t status, uint32_t reason, const char *field, const char *message)
 {
     nb::object type = nb::module_::import_("libattn._error").attr("Error");
-    nb::object error = type(message, attn_status_name(status), reason != 0 ? attn_reason_name(reason) : "", field,
-                            reason != 0 ? attn_reason_advice(reason) : attn_status_advice(status));
+    nb::object error = type(message, attn_status_name(status), reason != 0 ? attn_reason_name(reason) : "",
+                            field, reason != 0 ? attn_reason_advice(reason) : attn_status_advice(status));
     PyErr_SetObject(type.ptr(), error.ptr());
     throw nb::python_error();
 }

@@ -19,12 +19,21 @@ void check(int32_t status, const attn_error &error);
 
 // An error to be filled by a call: check(attn_call(..., error.get()), error).
 struct Error : attn_error {
-    Error() { ATTN_INIT(static_cast<attn_error *>(this)); }
-    attn_error *get() { return this; }
+    Error()
+    {
+        ATTN_INIT(static_cast<attn_error *>(this));
+    }
+    attn_error *get()
+    {
+        return this;
+    }
 };
 
 template <class T, void (*Destroy)(T *)> struct Deleter {
-    void operator()(T *handle) const { Destroy(handle); }
+    void operator()(T *handle) const
+    {
+        Destroy(handle);
+    }
 };
 template <class T, void (*Destroy)(T *)> using Handle = std::unique_ptr<T, Deleter<T, Destroy>>;
 
@@ -37,38 +46,58 @@ struct Backend {
     attn_device device{}; // type and ordinal, numbered as in DLPack
     std::shared_ptr<Context> context;
 
-    attn_backend *get() const { return handle.get(); }
-    bool is_host() const { return device.type == ATTN_DEVICE_CPU; }
+    attn_backend *get() const
+    {
+        return handle.get();
+    }
+    bool is_host() const
+    {
+        return device.type == ATTN_DEVICE_CPU;
+    }
 };
 
 // Memory of a backend's device. It may be made again larger, and never moves otherwise.
-class Memory {
-public:
+class Memory
+{
+  public:
     Memory() = default;
     Memory(std::shared_ptr<Backend> owner, uint64_t size);
-    Memory(Memory &&other) noexcept { *this = std::move(other); }
+    Memory(Memory &&other) noexcept
+    {
+        *this = std::move(other);
+    }
     Memory &operator=(Memory &&other) noexcept;
     ~Memory();
 
-    attn_span span() const { return span_; }
+    attn_span span() const
+    {
+        return span_;
+    }
 
-private:
+  private:
     std::shared_ptr<Backend> backend_;
     attn_span span_{};
 };
 
 // Pinned host memory where the backend has it, else memory of the host.
-class Staging {
-public:
+class Staging
+{
+  public:
     Staging() = default;
     Staging(std::shared_ptr<Backend> owner, uint64_t size);
-    Staging(Staging &&other) noexcept { *this = std::move(other); }
+    Staging(Staging &&other) noexcept
+    {
+        *this = std::move(other);
+    }
     Staging &operator=(Staging &&other) noexcept;
     ~Staging();
 
-    attn_span span() const { return {{data_, 0}, size_}; }
+    attn_span span() const
+    {
+        return {{data_, 0}, size_};
+    }
 
-private:
+  private:
     std::shared_ptr<Backend> backend_;
     void *data_ = nullptr;
     uint64_t size_ = 0;
@@ -86,6 +115,7 @@ std::shared_ptr<Context> process_context();
 void forget_context();
 // The device that "cuda:1" names.
 attn_device device_of(const std::string &name);
-// The backend that the rules of selection give a problem. `backend` is a wanted list over ATTN_BACKEND, or null.
+// The backend that the rules of selection give a problem. `backend` is a wanted list over ATTN_BACKEND, or
+// null.
 std::shared_ptr<Backend> open_backend(const attn_problem &problem, const char *backend, const char *device,
                                       uint32_t threads);

@@ -9,7 +9,8 @@
 
 // ---------------------------------------------------------------- plans
 
-Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed) : backend(std::move(owner)), problem(needed)
+Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed)
+    : backend(std::move(owner)), problem(needed)
 {
     attn_plan *made = nullptr;
     Error error;
@@ -43,7 +44,8 @@ void Plan::run(const attn_batch &batch, const attn_tensors &tensors, const Memor
         memory.counters = counters.span();
         memory.counters_dirty = counters_dirty;
         const attn_span plan_of_step = schedule.span();
-        status = attn_plan_run(handle.get(), &batch, &tensors, &plan_of_step, &memory, (void *)stream, error.get());
+        status = attn_plan_run(handle.get(), &batch, &tensors, &plan_of_step, &memory, (void *)stream,
+                               error.get());
         counters_dirty = status != ATTN_OK;
     }
     check(status, error);
@@ -71,7 +73,8 @@ uint32_t Plan::graph_level() const
 
 // ---------------------------------------------------------------- steps
 
-attn_buffer Step::take(nb::handle object, const char *name, uint32_t dtype, int64_t least, const void **on_host)
+attn_buffer Step::take(nb::handle object, const char *name, uint32_t dtype, int64_t least,
+                       const void **on_host)
 {
     if (object.is_none())
         return {};
@@ -101,10 +104,10 @@ void Step::take_table(nb::handle object)
     keep.push_back(std::move(table));
 }
 
-void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q, uint32_t max_kv,
-                   nb::handle table, uint32_t pages, nb::handle kv_offsets, nb::handle csr_indptr,
-                   nb::handle csr_indices, nb::handle q_positions, nb::handle seq_causal, bool cascade,
-                   uintptr_t stream)
+void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q,
+                   uint32_t max_kv, nb::handle table, uint32_t pages, nb::handle kv_offsets,
+                   nb::handle csr_indptr, nb::handle csr_indices, nb::handle q_positions,
+                   nb::handle seq_causal, bool cascade, uintptr_t stream)
 {
     const Array offsets(q_offsets, "q_offsets");
     offsets.need_list(2);
@@ -126,8 +129,10 @@ void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens
     batch.csr_indices = take(csr_indices, "csr_indices", plan->problem.index_dtype, 0, &host.csr_indices);
     batch.seq_causal = take(seq_causal, "seq_causal", UINT8, seqs, (const void **)&host.seq_causal);
     if (!q_positions.is_none()) {
-        batch.position_dtype = Array(q_positions, "q_positions").dtype() == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
-        batch.q_positions = take(q_positions, "q_positions", batch.position_dtype, num_tokens, &host.q_positions);
+        batch.position_dtype =
+            Array(q_positions, "q_positions").dtype() == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
+        batch.q_positions =
+            take(q_positions, "q_positions", batch.position_dtype, num_tokens, &host.q_positions);
     }
     if (!table.is_none())
         take_table(table);
@@ -186,7 +191,7 @@ Mask::Mask(const Array &array, int64_t seqs, int64_t heads, int64_t rows, int64_
     need_one_or(array, 0, seqs);
     need_one_or(array, 1, heads);
     need_one_or(array, 2, rows);
-    kind = array.dtype() == BOOL       ? ATTN_MASK_BITS
+    kind = array.dtype() == BOOL        ? ATTN_MASK_BITS
            : array.dtype() == ATTN_F16  ? ATTN_MASK_F16
            : array.dtype() == ATTN_BF16 ? ATTN_MASK_BF16
            : array.dtype() == ATTN_F32  ? ATTN_MASK_F32
@@ -201,7 +206,8 @@ Mask::Mask(const Array &array, int64_t seqs, int64_t heads, int64_t rows, int64_
     if (kind != ATTN_MASK_BITS)
         return;
     if (array.device_type() != ATTN_DEVICE_CPU)
-        refuse("mask", "mask is bool in device memory; there f32, f16 and bf16 are accepted, added to scores");
+        refuse("mask",
+               "mask is bool in device memory; there f32, f16 and bf16 are accepted, added to scores");
     const int64_t row_bytes = (columns + 7) / 8;
     bits = pack(array, row_bytes);
     buffer = {bits.data(), 0};
@@ -253,8 +259,9 @@ static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out
 {
     const attn_problem &problem = plan.problem;
     const attn_device &device = plan.backend->device;
-    const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v"),
-        lse = optional(lse_, "lse", true), mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"),
+    const Array q(q_, "q"), out(out_, "out", true),
+        k = optional(k_, "k"), v = optional(v_, "v"), lse = optional(lse_, "lse", true),
+        mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"),
         sinks = optional(sinks_, "sinks");
     if (!step.prepared)
         refuse("step", "step is not prepared; prepare it for the lengths of the step first");
@@ -306,8 +313,8 @@ static attn_scale scale_of(KV &kv, nb::handle scale, const char *name)
     return result;
 }
 
-static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object k_, nb::object v_, nb::handle k_scale,
-                                   nb::handle v_scale)
+static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object k_, nb::object v_,
+                                   nb::handle k_scale, nb::handle v_scale)
 {
     auto kv = std::make_shared<KV>();
     kv->backend = backend;
@@ -389,9 +396,11 @@ void bind_plan(nb::module_ &module)
 {
     using nb::arg;
     nb::class_<Backend>(module, "Backend", "A backend that is open on its device.")
-        .def_prop_ro("name", [](const Backend &self) { return attn_backend_get_name(self.get()); },
-                     "\"cpu/flash-attn\"")
-        .def_prop_ro("device", [](const Backend &self) { return attn_backend_get_device(self.get()); }, "\"cpu:0\"")
+        .def_prop_ro(
+            "name", [](const Backend &self) { return attn_backend_get_name(self.get()); },
+            "\"cpu/flash-attn\"")
+        .def_prop_ro(
+            "device", [](const Backend &self) { return attn_backend_get_device(self.get()); }, "\"cpu:0\"")
         .def(
             "plan",
             [](std::shared_ptr<Backend> self, const std::string &problem) {
@@ -400,43 +409,58 @@ void bind_plan(nb::module_ &module)
             arg("problem"),
             "Fixes kernels for a problem that gives max_seqs, max_q, max_kv and max_rows. Raises Error "
             "(ATTN_E_UNSUPPORTED) if the backend does not serve it.")
-        .def("kv", make_kv, arg("k"), arg("v").none() = nb::none(), nb::kw_only(), arg("k_scale") = nb::none(),
-             arg("v_scale") = nb::none(),
-             "The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the "
-             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales are numbers, "
+        .def("kv", make_kv, arg("k"), arg("v").none() = nb::none(), nb::kw_only(),
+             arg("k_scale") = nb::none(), arg("v_scale") = nb::none(),
+             "The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, "
+             "head_dim], v the "
+             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales "
+             "are numbers, "
              "for 8-bit types.")
         .def("kv_write", kv_write, arg("kv"), arg("k"), arg("v").none(), arg("slot_mapping"), nb::kw_only(),
              arg("stream") = 0,
-             "Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + place; a negative "
+             "Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + "
+             "place; a negative "
              "slot is skipped. slot_mapping is i64.")
         .def("synchronize", synchronize, arg("stream") = 0, "Waits until everything on the stream is done.");
 
     nb::class_<KV>(module, "KV", "The cache of one layer; made by Backend.kv.")
-        .def_prop_ro("pages", [](const KV &self) { return self.desc.pages; }, "Pages that the arrays hold.")
-        .def_prop_ro("block", [](const KV &self) { return self.desc.block; }, "Tokens of a page.");
+        .def_prop_ro(
+            "pages", [](const KV &self) { return self.desc.pages; }, "Pages that the arrays hold.")
+        .def_prop_ro(
+            "block", [](const KV &self) { return self.desc.block; }, "Tokens of a page.");
 
-    nb::class_<Step>(module, "Step",
-                     "The schedule of one step, prepared once and read by the run of every layer; made by Plan.step.")
+    nb::class_<Step>(
+        module, "Step",
+        "The schedule of one step, prepared once and read by the run of every layer; made by Plan.step.")
         .def("prepare", &Step::prepare, arg("q_offsets"), arg("kv_lens").none() = nb::none(), nb::kw_only(),
              arg("num_tokens"), arg("max_q"), arg("max_kv"), arg("table") = nb::none(), arg("pages") = 0,
              arg("kv_offsets") = nb::none(), arg("csr_indptr") = nb::none(), arg("csr_indices") = nb::none(),
              arg("q_positions") = nb::none(), arg("seq_causal") = nb::none(), arg("cascade") = false,
              arg("stream") = 0,
-             "Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the next prepare: "
-             "q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] of pages with "
-             "any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are upper bounds. "
+             "Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the "
+             "next prepare: "
+             "q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] "
+             "of pages with "
+             "any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are "
+             "upper bounds. "
              "Raises Error that names array, index and value.");
 
     nb::class_<Plan>(module, "Plan", "The kernels of one layer class; made by Backend.plan.")
         .def("step", &Plan::make_step, "A schedule of its own, for steps that overlap those of another.")
-        .def("run", run_plan, arg("step"), arg("q"), arg("out"), nb::kw_only(), arg("scale"), arg("kv").none() = nb::none(),
-             arg("k") = nb::none(), arg("v") = nb::none(), arg("lse") = nb::none(), arg("mask") = nb::none(),
-             arg("alibi_slopes") = nb::none(), arg("sinks") = nb::none(), arg("stream") = 0,
-             "Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, "
-             "or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; "
-             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. Other threads of "
+        .def("run", run_plan, arg("step"), arg("q"), arg("out"), nb::kw_only(), arg("scale"),
+             arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
+             arg("lse") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
+             arg("sinks") = nb::none(), arg("stream") = 0,
+             "Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, "
+             "head_dim_vo], over `kv`, "
+             "or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 "
+             "[tokens, heads]; "
+             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. "
+             "Other threads of "
              "Python run meanwhile. On a GPU the call does not wait for the result.")
-        .def_prop_ro("problem", [](const Plan &self) { return format(self.problem); }, "Its canonical problem string.")
+        .def_prop_ro(
+            "problem", [](const Plan &self) { return format(self.problem); }, "Its canonical problem string.")
         .def_prop_ro("kernels", &Plan::kernels, "Names of the kernels.")
-        .def_prop_ro("graph_level", &Plan::graph_level, "What of a capture it supports: enum attn_graph_level.");
+        .def_prop_ro("graph_level", &Plan::graph_level,
+                     "What of a capture it supports: enum attn_graph_level.");
 }

@@ -18,7 +18,8 @@ struct KV {
 
 struct Step;
 
-// The kernels of a layer class. One run at a time uses its scratch, so runs of several threads wait for each other.
+// The kernels of a layer class. One run at a time uses its scratch, so runs of several threads wait for each
+// other.
 struct Plan : std::enable_shared_from_this<Plan> {
     std::shared_ptr<Backend> backend;
     attn_problem problem{};
@@ -46,13 +47,15 @@ struct Step {
     bool prepared = false;
     std::vector<Array> keep;
 
-    void prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q, uint32_t max_kv,
-                 nb::handle table, uint32_t pages, nb::handle kv_offsets, nb::handle csr_indptr, nb::handle csr_indices,
-                 nb::handle q_positions, nb::handle seq_causal, bool cascade, uintptr_t stream);
+    void prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q,
+                 uint32_t max_kv, nb::handle table, uint32_t pages, nb::handle kv_offsets,
+                 nb::handle csr_indptr, nb::handle csr_indices, nb::handle q_positions, nb::handle seq_causal,
+                 bool cascade, uintptr_t stream);
 
-private:
+  private:
     // Takes an array of the batch, on the device and, if that is the host, as the host copy too.
-    attn_buffer take(nb::handle object, const char *name, uint32_t dtype, int64_t least, const void **on_host);
+    attn_buffer take(nb::handle object, const char *name, uint32_t dtype, int64_t least,
+                     const void **on_host);
     void take_table(nb::handle object);
 };
 

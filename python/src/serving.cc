@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Builders, states and layers: the metadata of a step from sequences and their blocks, and the layers that run on it.
+// Builders, states and layers: the metadata of a step from sequences and their blocks, and the layers that
+// run on it.
 #include "plan.h"
 
 #include <nanobind/stl/shared_ptr.h>
@@ -8,7 +9,8 @@
 
 #include <attn/layer.h>
 
-namespace {
+namespace
+{
 
 using Groups = std::vector<attn_builder_group>;
 
@@ -20,8 +22,9 @@ Groups groups_of(const std::vector<nb::object> &given)
         attn_builder_group group{};
         const size_t size = nb::len(one);
         if (size != 2 && size != 3)
-            refuse("groups", "groups has an entry of " + std::to_string(size) + " numbers; (block, max_blocks) and (block, "
-                             "max_blocks, window) are accepted");
+            refuse("groups", "groups has an entry of " + std::to_string(size) +
+                                 " numbers; (block, max_blocks) and (block, "
+                                 "max_blocks, window) are accepted");
         group.block = nb::cast<uint32_t>(one[0]);
         group.max_blocks = nb::cast<uint32_t>(one[1]);
         if (size == 3) {
@@ -50,7 +53,8 @@ struct Metadata {
     attn_metadata *get() const
     {
         if (build != builder->builds)
-            refuse("metadata", "metadata is that of an earlier step; it ended with the builder's next reset or build");
+            refuse("metadata",
+                   "metadata is that of an earlier step; it ended with the builder's next reset or build");
         return handle;
     }
 };
@@ -194,7 +198,8 @@ nb::list fields()
 }
 
 std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::vector<std::string> &problems,
-                                  const std::vector<nb::object> &groups, const std::vector<uint32_t> &group_of_class)
+                                  const std::vector<nb::object> &groups,
+                                  const std::vector<uint32_t> &group_of_class)
 {
     auto state = std::make_shared<State>();
     std::vector<attn_layer_class> classes;
@@ -206,8 +211,9 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     for (const std::string &text : problems)
         state->problems.push_back(parse(text));
     if (!group_of_class.empty() && group_of_class.size() != problems.size())
-        refuse("class_groups", "class_groups has " + std::to_string(group_of_class.size()) + " numbers; one for each of the " +
-                                   std::to_string(problems.size()) + " problems is accepted");
+        refuse("class_groups", "class_groups has " + std::to_string(group_of_class.size()) +
+                                   " numbers; one for each of the " + std::to_string(problems.size()) +
+                                   " problems is accepted");
     for (size_t i = 0; i < problems.size(); i++) {
         attn_layer_class one{};
         one.problem = &state->problems[i];
@@ -217,7 +223,9 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     ATTN_INIT(&params);
     params.group = state->groups.data();
     params.groups = (uint32_t)state->groups.size();
-    check(attn_state_create(backend->get(), classes.data(), (uint32_t)classes.size(), &params, &made, error.get()), error);
+    check(attn_state_create(backend->get(), classes.data(), (uint32_t)classes.size(), &params, &made,
+                            error.get()),
+          error);
     state->handle.reset(made);
     return state;
 }
@@ -266,8 +274,8 @@ std::shared_ptr<Layer> make_layer(std::shared_ptr<Backend> backend, const std::s
     return layer;
 }
 
-void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, const KV *kv, nb::handle k_, nb::handle v_,
-             uintptr_t stream)
+void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, const KV *kv, nb::handle k_,
+             nb::handle v_, uintptr_t stream)
 {
     const attn_device &device = layer.backend->device;
     const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v");
@@ -279,7 +287,8 @@ void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, c
     int64_t rows = 0;
     for (int i = 0; i < 2; i++) {
         ATTN_INIT(&tokens[i]);
-        check(attn_metadata_get(state.step->get(), i == 0 ? ATTN_FIELD_NUM_PREFILL_TOKENS : ATTN_FIELD_NUM_DECODE_TOKENS, 0,
+        check(attn_metadata_get(state.step->get(),
+                                i == 0 ? ATTN_FIELD_NUM_PREFILL_TOKENS : ATTN_FIELD_NUM_DECODE_TOKENS, 0,
                                 &tokens[i], error.get()),
               error);
         rows += tokens[i].value;
@@ -302,8 +311,9 @@ void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, c
     attn_metadata *metadata = state.step->get();
     {
         nb::gil_scoped_release release;
-        status = attn_layer_forward(layer.handle.get(), state.handle.get(), metadata, kv != nullptr ? kv->handle.get() : nullptr,
-                                    &tensors, (void *)stream, error.get());
+        status = attn_layer_forward(layer.handle.get(), state.handle.get(), metadata,
+                                    kv != nullptr ? kv->handle.get() : nullptr, &tensors, (void *)stream,
+                                    error.get());
     }
     check(status, error);
 }
@@ -315,54 +325,68 @@ void bind_serving(nb::module_ &module)
     using nb::arg;
     module.def("fields", fields, "Names of the fields of a step's metadata; those of vLLM 0.6.4.");
 
-    nb::class_<Metadata>(module, "Metadata", "What a step is, for kernels; lives until its builder's next reset or build.")
-        .def("__getitem__", [](const Metadata &self, const std::string &name) { return field(self, name, 0); },
-             arg("field"))
+    nb::class_<Metadata>(module, "Metadata",
+                         "What a step is, for kernels; lives until its builder's next reset or build.")
+        .def(
+            "__getitem__", [](const Metadata &self, const std::string &name) { return field(self, name, 0); },
+            arg("field"))
         .def("get", field, arg("field"), arg("group") = 0,
-             "A field by name: a number, the host's copy of an array as a list, or None where it has no value there. `group` "
+             "A field by name: a number, the host's copy of an array as a list, or None where it has no "
+             "value there. `group` "
              "is the cache group of fields that exist once for each.");
 
-    nb::class_<Builder>(module, "Builder", "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
+    nb::class_<Builder>(module, "Builder",
+                        "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
         .def("reset", reset, "Begins a step without sequences; the metadata of the step before ends.")
         .def("add", add, arg("context_len"), arg("query_len"), arg("blocks"), nb::kw_only(), arg("prompt"),
              arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
-             "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of "
-             "both, as a list for each cache group or one list for the only group. unchanged: leading blocks that are the "
+             "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
+             "the blocks of "
+             "both, as a list for each cache group or one list for the only group. unchanged: leading blocks "
+             "that are the "
              "same as at the row's last add; computed: leading blocks that a prefix cache had. Raises Error "
              "that names what cannot be, and then adds nothing.")
         .def("build", build, arg("stream") = 0, "Ends the step and gives its metadata.");
 
-    nb::class_<State>(module, "State", "Plans and memory of a model: one plan for each layer class. Made by Backend.state.")
-        .def("begin_forward", begin_forward, arg("metadata"), arg("stream") = 0, "Plans the step for all classes.");
+    nb::class_<State>(module, "State",
+                      "Plans and memory of a model: one plan for each layer class. Made by Backend.state.")
+        .def("begin_forward", begin_forward, arg("metadata"), arg("stream") = 0,
+             "Plans the step for all classes.");
 
     nb::class_<Layer>(module, "Layer", "One attention layer of a model; made by Backend.layer.")
-        .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(), arg("kv").none() = nb::none(),
-             arg("k") = nb::none(), arg("v") = nb::none(), arg("stream") = 0,
-             "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of "
-             "`kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. "
+        .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
+             arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(), arg("stream") = 0,
+             "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the "
+             "step's slots of "
+             "`kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which "
+             "is written. "
              "Tokens are in the order of the step: prompts, then decodes.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(
-        [](std::shared_ptr<Backend> self, const std::vector<nb::object> &groups, uint32_t max_seqs, uint32_t max_tokens,
-           bool chunked, uint32_t steps, const std::string &problem) {
+        [](std::shared_ptr<Backend> self, const std::vector<nb::object> &groups, uint32_t max_seqs,
+           uint32_t max_tokens, bool chunked, uint32_t steps, const std::string &problem) {
             if (problem.empty())
                 return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, nullptr);
             const attn_problem parsed = parse(problem);
             return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, &parsed);
         },
-        nb::scope(backend), nb::name("builder"), nb::is_method(), arg("groups"), nb::kw_only(), arg("max_seqs"),
-        arg("max_tokens"), arg("chunked") = true, arg("steps") = 1, arg("problem") = "",
-        "A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks "
-        "of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer "
+        nb::scope(backend), nb::name("builder"), nb::is_method(), arg("groups"), nb::kw_only(),
+        arg("max_seqs"), arg("max_tokens"), arg("chunked") = true, arg("steps") = 1, arg("problem") = "",
+        "A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per "
+        "block, most blocks "
+        "of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder "
+        "of the FlashInfer "
         "flavour is told a problem.");
-    nb::cpp_function_def(make_state, nb::scope(backend), nb::name("state"), nb::is_method(), arg("problems"), arg("groups"),
-                         arg("class_groups") = std::vector<uint32_t>(),
-                         "The state of a model: a problem with all maxima for each layer class, and the cache groups of its "
-                         "builder. class_groups: the cache group of each class; without it all use the first.");
-    nb::cpp_function_def(make_layer, nb::scope(backend), nb::name("layer"), nb::is_method(), arg("problem"), nb::kw_only(),
-                         arg("scale"), arg("class_index") = 0, arg("group") = 0, arg("alibi_slopes") = nb::none(),
-                         arg("sinks") = nb::none(),
-                         "A layer of class number class_index of the states that it runs with. It holds alibi_slopes and "
-                         "sinks.");
+    nb::cpp_function_def(
+        make_state, nb::scope(backend), nb::name("state"), nb::is_method(), arg("problems"), arg("groups"),
+        arg("class_groups") = std::vector<uint32_t>(),
+        "The state of a model: a problem with all maxima for each layer class, and the cache groups of its "
+        "builder. class_groups: the cache group of each class; without it all use the first.");
+    nb::cpp_function_def(
+        make_layer, nb::scope(backend), nb::name("layer"), nb::is_method(), arg("problem"), nb::kw_only(),
+        arg("scale"), arg("class_index") = 0, arg("group") = 0, arg("alibi_slopes") = nb::none(),
+        arg("sinks") = nb::none(),
+        "A layer of class number class_index of the states that it runs with. It holds alibi_slopes and "
+        "sinks.");
 }
