@@ -31,8 +31,8 @@ run() { (cd "$work" && unset ATTN_PLUGIN_PATH && "$work/venv/bin/python" "$OLDPW
 OLDPWD=$PWD
 tests="test_core.py"
 if [ "$clients" = --clients ]; then
-    pip install -r python/tests/clients.txt
-    tests="$tests test_torch.py test_transformers.py vllm/test_tokens.py"
+    pip install --no-deps -r python/tests/clients.txt
+    tests="$tests test_torch.py test_transformers.py vllm/test_layers.py vllm/test_tokens.py"
 fi
 for test in $tests; do
     echo "== $test"

@@ -423,7 +423,7 @@ def _with_spans(
             position_bias = position_bias[..., begin:end]
     pattern = spans.pattern
     return attention(
-        query, key, value, mask=position_bias, causal=pattern.causal, align_start=spans.align_start,
+        query, key, value, mask=_dense(None, position_bias), causal=pattern.causal, align_start=spans.align_start,
         window=(pattern.left, pattern.right), kv_starts=spans.starts, kv_lens=spans.lens, **common,
     )  # fmt: skip
 

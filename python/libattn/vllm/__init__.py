@@ -6,16 +6,16 @@ Entry points of the package:
     vllm.general_plugins    libattn = libattn.vllm:register
     vllm.platform_plugins   libattn = libattn.vllm:platform
 
-With the package installed, `--attention-backend CUSTOM` (`attention_backend="CUSTOM"` of `LLM`) has libattn serve; without
-it nothing changes. On a GPU vLLM looks at that option itself. Its CPU platform does not: it serves by its own backend
+With the package installed, `--attention-backend CUSTOM` (`attention_backend="CUSTOM"` of `LLM`) has libattn serve;
+without it nothing changes. On a GPU vLLM looks at that option itself. Its CPU platform does not: it serves by its own backend
 whatever is asked for. So `platform` puts a subclass in its place that asks libattn where CUSTOM is wanted, and refuses
 with libattn's reasons where libattn cannot serve. No other backend is ever taken instead. When a model is loaded a line
 of vLLM's log says what serves it:
 
     libattn 0.1.0: cpu/flash-attn on cpu:0, 2 threads, kernels paged_decode_f32_avx512, ...: 2 layers of 'heads=4 ...'
 
-`ATTN_BACKEND` chooses libattn's backend as everywhere. `LIBATTN_VLLM=0` takes both plugins out: vLLM is then as it would
-be without this package, and its CPU platform says that it "cannot use" CUSTOM and goes on.
+`ATTN_BACKEND` chooses libattn's backend as everywhere. `LIBATTN_VLLM=0` takes both plugins out: vLLM is then as it
+would be without this package, and its CPU platform says that it "cannot use" CUSTOM and goes on.
 
 Neither function imports torch or the backend: vLLM loads plugins in every process.
 """
@@ -51,7 +51,7 @@ def register() -> None:
 
 
 def platform() -> str | None:
-    """The class path of a CPU platform that serves by libattn where it is asked to, or None where vLLM runs on no CPU."""
+    """The class path of a CPU platform that serves by libattn where asked to, or None where vLLM runs on no CPU."""
     if not _wanted():
         return None
     from vllm.platforms import cpu_platform_plugin

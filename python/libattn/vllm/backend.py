@@ -161,7 +161,7 @@ class _Run:
     """A plan with the schedule of the current batch, shared by all layers of a class. Grows with its batches."""
 
     def __init__(self, backend: libattn.Backend, problem: str, cached: bool, limits: tuple[int, int, int, int]) -> None:
-        """`cached`: keys are in a paged cache. `limits`: most sequences, queries of one, keys of one, and queries of all.
+        """`cached`: keys are in a paged cache. `limits`: most sequences, queries and keys of one, and all queries.
 
         Raises libattn.Error if the backend has no plan for the problem.
         """
@@ -179,7 +179,8 @@ class _Run:
         if any(need > limit for need, limit in zip(needed, self._limits, strict=True)):
             self._plan(tuple(map(max, needed, self._limits)))  # type: ignore[arg-type]
 
-    def prepare(self, batch: CommonAttentionMetadata, tokens: int, seq_causal: torch.Tensor | None, stream: int) -> None:
+    def prepare(self, batch: CommonAttentionMetadata, tokens: int, seq_causal: torch.Tensor | None,
+                stream: int) -> None:
         """Makes the schedule of a batch of `tokens` queries. `seq_causal`: u8 [sequences], or None."""
         self.fit((batch.num_reqs, batch.max_query_len, batch.max_seq_len, tokens))
         keys = {"table": batch.block_table_tensor} if self._cached else {"kv_offsets": batch.query_start_loc}
@@ -292,7 +293,7 @@ class LibattnMetadataBuilder(AttentionMetadataBuilder[LibattnMetadata]):
 def _refuse_batch(batch: CommonAttentionMetadata) -> None:
     """Raises NotImplementedError for parts of a batch that would otherwise be left out silently."""
     if batch.mm_req_doc_ranges is not None and any(batch.mm_req_doc_ranges.values()):
-        raise NotImplementedError("libattn: mm_req_doc_ranges (bidirectional spans of images) is given: accepted is None")
+        raise NotImplementedError("libattn: mm_req_doc_ranges (spans of images) is given: accepted is None")
     for field in ("rswa_prefix_lens", "dcp_local_seq_lens"):
         if getattr(batch, field) is not None:
             raise NotImplementedError(f"libattn: {field} is given: accepted is None")

@@ -16,7 +16,8 @@ class LibattnCpuPlatform(_Platform):
     chooses_libattn = True
 
     @classmethod
-    def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None) -> str:
+    def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any,
+                             num_heads: int | None = None) -> str:
         """The class path of the backend of a layer.
 
         Raises ValueError if CUSTOM is asked for and does not serve the layer, with every reason.

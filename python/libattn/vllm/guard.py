@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Stands for vLLM's CPU backend where vLLM made its CPU platform without asking plugins, so that CUSTOM is not ignored."""
+"""Stands for vLLM's CPU backend where its CPU platform was made without plugins, so that CUSTOM is not ignored."""
 from typing import Any
 
 

@@ -116,7 +116,8 @@ def check() -> str | None:
     found = differences()
     if found:
         raise ImportError(
-            f"libattn serves vLLM {supported}; the attention interface of vLLM {installed} differs: {'; '.join(found)}. "
+            f"libattn serves vLLM {supported}; the attention interface of vLLM {installed} differs: "
+            f"{'; '.join(found)}. "
             f"Install a vLLM or a libattn that fits, or leave out --attention-backend CUSTOM"
         )
     if not any(installed == version or installed.startswith(version + ".") for version in SUPPORTED):

@@ -5,8 +5,9 @@ import os
 import torch
 import transformers
 
-_COMMON = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-               head_dim=64, vocab_size=1000, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+_COMMON = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+               num_key_value_heads=2, head_dim=64, vocab_size=1000, max_position_embeddings=2048, bos_token_id=1,
+               eos_token_id=2, pad_token_id=0)
 
 # A fault in what is named here has to change tokens: see counted.py.
 FAMILIES = {

@@ -95,8 +95,8 @@ def make_layer(case: Case, backend: type, config: SimpleNamespace) -> FakeLayer:
     slopes = [2.0 ** -(head + 1) for head in range(HEADS)] if case.alibi else None
     extra = {"sinks": torch.nn.Parameter(torch.linspace(-1, 2, HEADS).to(case.dtype))} if case.sinks else {}
     with default_type(case.dtype):
-        impl = backend.get_impl_cls()(HEADS, case.dim, case.dim**-0.5, KV_HEADS, slopes, case.window, "auto", case.softcap,
-                                      case.attn_type, None, **extra)
+        impl = backend.get_impl_cls()(HEADS, case.dim, case.dim**-0.5, KV_HEADS, slopes, case.window, "auto",
+                                      case.softcap, case.attn_type, None, **extra)
     layer = FakeLayer(impl, case.dim_v)
     config.compilation_config.static_forward_context["layer"] = layer
     return layer
@@ -105,9 +105,15 @@ def make_layer(case: Case, backend: type, config: SimpleNamespace) -> FakeLayer:
 def make_config(most_sequences: int) -> SimpleNamespace:
     """What the builder reads of vLLM's configuration."""
     return SimpleNamespace(
-        scheduler_config=SimpleNamespace(max_num_seqs=most_sequences, max_num_batched_tokens=64, max_num_encoder_input_tokens=0),
+        scheduler_config=SimpleNamespace(max_num_seqs=most_sequences, max_num_batched_tokens=64,
+                                         max_num_encoder_input_tokens=0),
         model_config=SimpleNamespace(max_model_len=256), cache_config=SimpleNamespace(block_size=BLOCK),
         compilation_config=SimpleNamespace(static_forward_context={}))
+
+
+def make_builder(backend: type, config: SimpleNamespace) -> Any:
+    """A builder of metadata for the layer of the configuration."""
+    return backend.get_builder_cls()(SimpleNamespace(block_size=BLOCK), ["layer"], config, torch.device("cpu"))
 
 
 def make_cache(case: Case, blocks: int) -> torch.Tensor:
@@ -135,13 +141,14 @@ def make_batch(case: Case) -> tuple[CommonAttentionMetadata, torch.Tensor]:
     causal = torch.tensor([*case.causal, True]) if isinstance(case.causal, list) else case.causal
     batch = CommonAttentionMetadata(
         query_start_loc=offsets, query_start_loc_cpu=offsets, seq_lens=torch.tensor(keys, dtype=torch.int32),
-        num_reqs=len(keys), num_actual_tokens=int(offsets[-1]) + PADDING, max_query_len=max(queries), max_seq_len=max(keys),
-        block_table_tensor=table, slot_mapping=torch.cat([*new, torch.full((PADDING,), -1)]), causal=causal,
+        num_reqs=len(keys), num_actual_tokens=int(offsets[-1]) + PADDING, max_query_len=max(queries),
+        max_seq_len=max(keys), block_table_tensor=table, slot_mapping=torch.cat([*new, torch.full((PADDING,), -1)]), causal=causal,
         seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32))
     return batch, torch.cat(slots)
 
 
-def reference(case: Case, layer: FakeLayer, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+def reference(case: Case, layer: FakeLayer, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+              causal: bool) -> torch.Tensor:
     """Attention of one sequence in double precision; q, k, v [tokens, heads, dim]."""
     group = HEADS // KV_HEADS
     q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
@@ -174,7 +181,7 @@ def expected(case: Case, layer: FakeLayer, q: torch.Tensor, k: torch.Tensor, v: 
 
 
 def judge(case: Case, out: torch.Tensor, right: torch.Tensor) -> None:
-    """Checks a result [rows, heads, dim_v] that was 7 everywhere before: right where there are tokens, untouched behind."""
+    """Checks a result [rows, heads, dim_v] that was 7 everywhere: right where there are tokens, untouched behind."""
     tokens = len(right)
     error = ((out[:tokens].double() - right).square().mean() / right.square().mean()).sqrt().item()
     check(error <= BOUNDS[case.dtype] and bool((out[tokens:] == 7).all()), f"{case.name}: error {error:.1e}",
@@ -192,7 +199,7 @@ def run_decoder(case: Case) -> None:
     """Keys of earlier steps are in the cache, those of this step are written as a model writes them."""
     config = make_config(case.most_sequences)
     layer = make_layer(case, LibattnBackend, config)
-    builder = LibattnBackend.get_builder_cls()(SimpleNamespace(block_size=BLOCK), ["layer"], config, torch.device("cpu"))
+    builder = make_builder(LibattnBackend, config)
     batch, slots = make_batch(case)
     cache = make_cache(case, int(batch.block_table_tensor.max()) + 1)
     q, _, _ = projected(batch.num_actual_tokens, case)
@@ -210,7 +217,7 @@ def run_encoder(case: Case) -> None:
     backend = create_encoder_only_attention_backend(LibattnBackend)
     config = make_config(case.most_sequences)
     layer = make_layer(case, backend, config)
-    builder = backend.get_builder_cls()(SimpleNamespace(block_size=BLOCK), ["layer"], config, torch.device("cpu"))
+    builder = make_builder(backend, config)
     batch, _ = make_batch(case)
     q, k, v = projected(batch.num_actual_tokens, case)
     out = torch.full((len(q), HEADS, case.dim_v), 7.0, dtype=case.dtype)
@@ -224,7 +231,7 @@ def run_cross(case: Case) -> None:
     backend = create_cross_attention_backend(LibattnBackend)
     config = make_config(case.most_sequences)
     layer = make_layer(case, backend, config)
-    builder = backend.get_builder_cls()(SimpleNamespace(block_size=BLOCK), ["layer"], config, torch.device("cpu"))
+    builder = make_builder(backend, config)
     batch, slots = make_batch(case)
     encoder = batch.seq_lens
     cache = make_cache(case, int(batch.block_table_tensor.max()) + 1)
@@ -272,7 +279,8 @@ def raises(error: type[Exception], words: str, call: Callable[[], Any]) -> None:
     try:
         call()
     except error as found:
-        check(all(word in str(found) for word in words.split()), f"refused: {str(found)[:100]}", f"{found}\nwanted: {words}")
+        check(all(word in str(found) for word in words.split()), f"refused: {str(found)[:100]}",
+              f"{found}\nwanted: {words}")
         return
     except Exception:
         check(False, f"refused with {error.__name__}: {words}", traceback.format_exc())
@@ -282,14 +290,14 @@ def raises(error: type[Exception], words: str, call: Callable[[], Any]) -> None:
 
 def check_configurations() -> None:
     """What vLLM asks before it takes the backend."""
-    served = [{}, dict(has_sink=True, has_sliding_window=True), dict(attn_type="encoder_only"), dict(dtype=torch.float32),
-              dict(attn_type="encoder_decoder"), dict(use_non_causal=True), dict(block_size=128), dict(head_size=96),
-              dict(use_batch_invariant=True)]
+    served = [{}, dict(has_sink=True, has_sliding_window=True), dict(attn_type="encoder_only"),
+              dict(dtype=torch.float32), dict(attn_type="encoder_decoder"), dict(use_non_causal=True), dict(block_size=128),
+              dict(head_size=96), dict(use_batch_invariant=True)]
     for changes in served:
         check(configuration(**changes) == [], f"served: {changes or 'a plain decoder'}", f"{configuration(**changes)}")
-    refused = {"kv_cache_dtype=fp8": dict(kv_cache_dtype="fp8"), "MLA": dict(use_mla=True), "sparse": dict(use_sparse=True),
-               "float64": dict(dtype=torch.float64), "multimodal": dict(use_mm_prefix=True), "R-SWA": dict(use_rswa=True),
-               "block_size": dict(block_size=8), "DCP": dict(use_dcp=True)}
+    refused = {"kv_cache_dtype=fp8": dict(kv_cache_dtype="fp8"), "MLA": dict(use_mla=True),
+               "sparse": dict(use_sparse=True), "float64": dict(dtype=torch.float64), "multimodal": dict(use_mm_prefix=True),
+               "R-SWA": dict(use_rswa=True), "block_size": dict(block_size=8), "DCP": dict(use_dcp=True)}
     for words, changes in refused.items():
         reasons = "; ".join(configuration(**changes))
         check(words in reasons, f"refused: {changes}", reasons)
@@ -299,7 +307,7 @@ def check_batches() -> None:
     """Parts of a batch that are not served must not be left out."""
     config = make_config(8)
     make_layer(DECODERS[0], LibattnBackend, config)
-    builder = LibattnBackend.get_builder_cls()(SimpleNamespace(block_size=BLOCK), ["layer"], config, torch.device("cpu"))
+    builder = make_builder(LibattnBackend, config)
     batch, _ = make_batch(DECODERS[0])
     for field, value in (("mm_req_doc_ranges", {0: [(0, 3)]}), ("rswa_prefix_lens", batch.seq_lens),
                          ("dcp_local_seq_lens", batch.seq_lens)):
@@ -327,9 +335,10 @@ def check_interface() -> None:
     fields = [field for field in dataclasses.fields(CommonAttentionMetadata) if field.name != "slot_mapping"]
     with mock.patch("dataclasses.fields", lambda _: fields):
         raises(ImportError, "no field slot_mapping", interface.check)
-    with mock.patch("vllm.v1.attention.backend.AttentionImpl.forward", lambda self, layer, q, key, value, kv_cache: None):
+    base = "vllm.v1.attention.backend"
+    with mock.patch(f"{base}.AttentionImpl.forward", lambda self, layer, q, key, value, kv_cache: None):
         raises(ImportError, "no parameter query; wants a new parameter q.", interface.check)
-    with mock.patch("vllm.v1.attention.backend.AttentionBackend.__abstractmethods__", frozenset({"get_kv_cache_shape"})):
+    with mock.patch(f"{base}.AttentionBackend.__abstractmethods__", frozenset({"get_kv_cache_shape"})):
         raises(ImportError, "AttentionBackend wants a method get_kv_cache_shape", interface.check)
     with mock.patch("libattn.vllm.interface.vllm_version", lambda: "0.99.1"):
         check("0.99.1" in (interface.check() or ""), "another version whose interface fits is warned of")
@@ -350,7 +359,8 @@ def check_choice() -> None:
     if not getattr(type(current_platform), "chooses_libattn", False):
         config = SimpleNamespace(attention_config=SimpleNamespace(backend=None, backend_per_kind=None))
         with mock.patch("vllm.config.get_current_vllm_config", lambda: config):
-            check(AttentionBackendEnum.CPU_ATTN.get_class().__name__ == "CPUAttentionBackend", "vLLM's own without CUSTOM")
+            own = AttentionBackendEnum.CPU_ATTN.get_class().__name__
+            check(own == "CPUAttentionBackend", "vLLM's own without CUSTOM", own)
             config.attention_config.backend = AttentionBackendEnum.CUSTOM
             raises(ValueError, "CUSTOM VLLM_TARGET_DEVICE", lambda: guard.CpuBackend)
 

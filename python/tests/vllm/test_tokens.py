@@ -30,7 +30,7 @@ def check(good: bool, what: str, why: str = "") -> None:
 
 
 def plugin_path(folder: str) -> list[str]:
-    """What to put on PYTHONPATH for vLLM to find the plugin: nothing if the package is installed with its entry points."""
+    """What to put on PYTHONPATH for vLLM to find the plugin: nothing if the package is installed."""
     found = [point for group in ("vllm.general_plugins", "vllm.platform_plugins")
              for point in importlib.metadata.entry_points(group=group) if point.value.startswith("libattn.vllm:")]
     if len(found) >= 2:
