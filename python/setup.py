@@ -18,7 +18,7 @@ def prefix():
     """Where libattn is installed."""
     given = os.environ.get("LIBATTN_PREFIX")
     if given:
-        return Path(given)
+        return Path(given).resolve()
     try:
         asked = subprocess.run(["pkg-config", "--variable=prefix", "libattn"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -34,7 +34,9 @@ def version(installed):
 
 
 INSTALLED = prefix()
-LIBRARIES = next(path.parent for path in sorted(INSTALLED.rglob("libattn.so.0")))
+LIBRARIES = next((path.parent for path in sorted(INSTALLED.rglob("libattn.so.0"))), None)
+if LIBRARIES is None:
+    sys.exit(f"{INSTALLED} has no libattn.so.0; LIBATTN_PREFIX is a prefix that meson install filled")
 # A wheel of tools/wheel has the library inside; without it the installed one is found.
 RUN_PATH = f"$ORIGIN/_prefix/{LIBRARIES.relative_to(INSTALLED)}" if os.environ.get("LIBATTN_WHEEL") else LIBRARIES
 native = Extension(

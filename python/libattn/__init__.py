@@ -146,7 +146,7 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | No
     out = _empty_like(q, v)
     left, right = _window(window)
     _native.attention(q, k, v, out, causal=causal, scale=scale or 0.0, window_left=left, window_right=right,
-                      softcap=softcap or 0.0, sinks=sinks, mask=mask, backend=backend, stream=_stream(q))
+                      softcap=softcap or 0.0, sinks=sinks, mask=mask, backend=backend)
     return out
 
 
@@ -168,14 +168,6 @@ def _empty_like(q: Any, v: Any) -> Any:
         raise Error(f"q is a {type(q).__name__}; arrays of numpy, torch, or with __array_namespace__ are accepted",
                     "ATTN_E_INVALID", field="q")
     return space.empty(shape, dtype=q.dtype, device=q.device)
-
-
-def _stream(q: Any) -> int:
-    """The stream that torch works on for a tensor of a GPU; 0 for others."""
-    if type(q).__module__.startswith("torch") and q.is_cuda:
-        import torch
-        return torch.cuda.current_stream(q.device).cuda_stream
-    return 0
 
 
 def _forget() -> None:

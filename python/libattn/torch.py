@@ -20,7 +20,6 @@ from . import _native
 __all__ = ["attention", "scaled_dot_product_attention", "varlen_attention"]
 
 _MASK_TYPES = (torch.bool, torch.float32, torch.float16, torch.bfloat16)
-_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 def scaled_dot_product_attention(
@@ -52,7 +51,6 @@ def scaled_dot_product_attention(
             _native.attention(
                 query, key, value, out, causal=is_causal, align_start=is_causal,
                 scale=0.0 if scale is None else scale or math.nan,
-                stream=_stream(query) if query.is_cuda else 0,
             )  # fmt: skip
             return out
         except (RuntimeError, BufferError):
@@ -142,7 +140,8 @@ def varlen_attention(
     cu_seqlens_q and cu_seqlens_k, i32 [sequences + 1], are where the tokens and the keys of each sequence begin, and
     where the last one ends, in host memory or on the device of q. max_seqlen_q and max_seqlen_k are no less than the
     longest sequence. causal and window_size (left, right; -1 for all) line the last query up with the last key.
-    alibi_slopes f32 [heads], with causal=True alone, and sinks f32 or bf16 [heads] are as in attention().
+    alibi_slopes f32 [heads]: slope * |position of the query - position of the key| is taken from the scores, as in
+    flash_attn_varlen_func. sinks, f32 or bf16 [heads], are as in attention().
 
     Returns a new tensor [tokens, heads, dim_v]; rows beyond the last sequence hold anything. Raises
     as scaled_dot_product_attention does.
@@ -276,15 +275,6 @@ def _full_mask(mask: Tensor, query: Tensor, m: int) -> Tensor:
     return mask if mask.stride(3) == 1 or m == 1 else mask.contiguous()
 
 
-def _stream(query: Tensor) -> int:
-    """The CUDA stream that the caller is on; the number 0 for host memory."""
-    if not query.is_cuda:
-        return 0
-    if _raw_stream is not None:  # a tenth of the time
-        return _raw_stream(query.get_device())
-    return torch.cuda.current_stream(query.device).cuda_stream
-
-
 # ---------------------------------------------------------------- dense keys
 
 
@@ -318,7 +308,6 @@ def _attention(
             window_left=None if window_left < 0 else window_left,
             window_right=None if window_right < 0 else window_right,
             softcap=softcap, sinks=sinks, mask=mask, alibi_slopes=alibi_slopes, kv_lens=kv_lens,
-            stream=_stream(query) if query.is_cuda else 0,
         )  # fmt: skip
     except (RuntimeError, BufferError) as error:
         if key.shape[2] == 0:
@@ -382,7 +371,7 @@ def _attention_from(
     out = _varlen_call(
         query.transpose(1, 2).reshape(batch * n, heads, dim), k, v,
         torch.arange(0, batch * n + 1, max(n, 1), dtype=torch.int32), kv_offsets, kv_lens, n, m, causal, align_start,
-        scale, window_left, window_right, softcap, sinks, alibi_slopes,
+        scale, window_left, window_right, softcap, sinks, alibi_slopes, "key",
     )  # fmt: skip
     return out.view(batch, n, heads, -1).transpose(1, 2)
 
@@ -423,7 +412,7 @@ def _varlen_attention(
 ) -> Tensor:
     return _varlen_call(
         q, k, v, cu_seqlens_q, cu_seqlens_k, cu_seqlens_k.diff(), max_seqlen_q, max_seqlen_k, causal, False, scale,
-        window_left, window_right, softcap, sinks, alibi_slopes,
+        window_left, window_right, softcap, sinks, alibi_slopes, "distance",
     )  # fmt: skip
 
 
@@ -444,10 +433,9 @@ def _varlen_call(
     softcap: float,
     sinks: Tensor | None,
     alibi_slopes: Tensor | None,
+    alibi: str,
 ) -> Tensor:
     """The native call for packed sequences; offsets and lengths go to the device of q as i32."""
-    if alibi_slopes is not None and not causal:
-        raise ValueError("alibi_slopes with causal=False: slopes are accepted with causal=True")
     q, k, v = (x.detach() if x.stride(-1) == 1 or x.shape[-1] == 1 else x.detach().contiguous() for x in (q, k, v))
     if scale is not None and scale <= 0:
         q, scale = torch.zeros_like(q) if scale == 0 else -q, -scale or 1.0
@@ -458,7 +446,7 @@ def _varlen_call(
         window_left=None if window_left < 0 else window_left,
         window_right=None if window_right < 0 else window_right,
         softcap=softcap, sinks=None if sinks is None else sinks.detach(), alibi_slopes=alibi_slopes,
-        stream=_stream(q) if q.is_cuda else 0,
+        alibi=alibi,
     )  # fmt: skip
     return out
 

@@ -88,6 +88,7 @@ bool Array::view_fast(PyObject *object)
     if (table->view_from_object(object, &tensor) != 0)
         throw nb::python_error(); // says why the array cannot be viewed, as of one that requires grad
     take(tensor);
+    current_stream_ = table->current_stream;
     return true;
 }
 
@@ -111,6 +112,16 @@ Array::Array(nb::handle object, const char *name, bool written) : name_(name)
     tensor.strides = const_cast<int64_t *>(array.stride_ptr());
     take(tensor);
     keep_ = std::move(array);
+}
+
+uintptr_t Array::stream() const
+{
+    void *stream = nullptr;
+    if (current_stream_ == nullptr || (device_type_ != ATTN_DEVICE_CUDA && device_type_ != ATTN_DEVICE_ROCM))
+        return 0;
+    if (current_stream_(device_type_, device_id_, &stream) != 0)
+        throw nb::python_error();
+    return (uintptr_t)stream;
 }
 
 bool Array::is_on(const attn_device &device) const

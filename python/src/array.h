@@ -65,6 +65,8 @@ class Array
         return device_id_;
     }
     bool is_on(const attn_device &device) const;
+    // The stream that the array's library works on now; 0 for host memory and for libraries that do not say.
+    uintptr_t stream() const;
 
     // Raise libattn.Error that names the argument.
     const Array &need_rank(int rank) const;
@@ -85,6 +87,7 @@ class Array
     void take(const nb::dlpack::dltensor &tensor);
 
     const char *name_ = nullptr;
+    int (*current_stream_)(int32_t, int32_t, void **) = nullptr; // of its library
     void *data_ = nullptr;
     uint32_t dtype_ = 0;
     int rank_ = 0;

@@ -70,7 +70,6 @@ struct Options {
     std::optional<int> window_left, window_right;
     float softcap;
     std::optional<std::string> backend;
-    uintptr_t stream;
 };
 
 uint32_t ceil_power(int64_t n)
@@ -401,14 +400,16 @@ void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Arr
 void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal, bool align_start,
                float scale, std::optional<int> window_left, std::optional<int> window_right, float softcap,
                nb::handle sinks_, nb::handle mask_, nb::handle slopes_, const std::string &alibi,
-               nb::handle kv_lens_, nb::handle lse_, std::optional<std::string> wanted, uintptr_t stream)
+               nb::handle kv_lens_, nb::handle lse_, std::optional<std::string> wanted,
+               std::optional<uintptr_t> given_stream)
 {
-    const Options options = {causal,  align_start,       scale, window_left, window_right,
-                             softcap, std::move(wanted), stream};
+    const Options options = {causal,  align_start,      scale, window_left, window_right,
+                             softcap, std::move(wanted)};
     const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
         sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
         slopes = optional(slopes_, "alibi_slopes"), lens = optional(kv_lens_, "kv_lens"),
         lse = optional(lse_, "lse", true);
+    const uintptr_t stream = given_stream ? *given_stream : q.stream();
     q.need_rank(4);
     k.need_rank(4).need_size(0, q.size(0));
     v.need_rank(4).need_size(0, q.size(0)).need_size(2, k.size(2));
@@ -477,14 +478,15 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
                       bool align_start, float scale, std::optional<int> window_left,
                       std::optional<int> window_right, float softcap, nb::handle sinks_, nb::handle slopes_,
                       const std::string &alibi, nb::handle lse_, std::optional<std::string> wanted,
-                      uintptr_t stream)
+                      std::optional<uintptr_t> given_stream)
 {
-    const Options options = {causal,  align_start,       scale, window_left, window_right,
-                             softcap, std::move(wanted), stream};
+    const Options options = {causal,  align_start,      scale, window_left, window_right,
+                             softcap, std::move(wanted)};
     const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
         sinks = optional(sinks_, "sinks"), slopes = optional(slopes_, "alibi_slopes"),
         lse = optional(lse_, "lse", true), q_offsets(q_offsets_, "q_offsets"),
         kv_offsets(kv_offsets_, "kv_offsets"), kv_lens = optional(kv_lens_, "kv_lens");
+    const uintptr_t stream = given_stream ? *given_stream : q.stream();
     q.need_rank(3);
     k.need_rank(3);
     v.need_rank(3).need_size(0, k.size(0));
@@ -597,7 +599,7 @@ void bind_attention(nb::module_ &module)
                arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
                arg("sinks") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
                arg("alibi") = "key", arg("kv_lens") = nb::none(), arg("lse") = nb::none(),
-               arg("backend") = nb::none(), arg("stream") = 0,
+               arg("backend") = nb::none(), arg("stream") = nb::none(),
                "q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, "
                "dim_vo], which is "
                "written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are "
@@ -607,7 +609,7 @@ void bind_attention(nb::module_ &module)
                nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,
                arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
                arg("sinks") = nb::none(), arg("alibi_slopes") = nb::none(), arg("alibi") = "key",
-               arg("lse") = nb::none(), arg("backend") = nb::none(), arg("stream") = 0,
+               arg("lse") = nb::none(), arg("backend") = nb::none(), arg("stream") = nb::none(),
                "Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out "
                "[tokens, heads, "
                "dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on "

@@ -277,6 +277,7 @@ def definition(
     kv_starts: torch.Tensor | None = None,
     kv_lens: torch.Tensor | None = None,
     scale: float | None = None,
+    alibi: str = "key",
 ) -> torch.Tensor:
     """docs/definition.md, word for word, one sequence after the other."""
     results = []
@@ -299,7 +300,7 @@ def definition(
         if softcap:
             s = softcap * torch.tanh(s / softcap)
         if alibi_slopes is not None:
-            s = s + alibi_slopes.double()[:, None, None] * (j - p)
+            s = s + alibi_slopes.double()[:, None, None] * (j - p if alibi == "key" else -(j - p).abs())
         weights = s.exp() * seen
         total = weights.sum(2, keepdim=True)
         if sinks is not None:
@@ -327,6 +328,7 @@ def test_varlen() -> None:
             "negative scale": dict(softmax_scale=-0.2),
             "sinks": dict(sinks=sinks, causal=True),
             "slopes": dict(alibi_slopes=slopes, causal=True),
+            "slopes on both sides": dict(alibi_slopes=slopes),
         }.items():
             name = f"packed {q_lens} {k_lens}: {name}"
             with case(name):
@@ -352,7 +354,7 @@ def varlen_definition(
     parts = []
     for i in range(len(cu_q) - 1):
         one = (x[int(cu[i]) : int(cu[i + 1])].transpose(0, 1)[None] for x, cu in ((q, cu_q), (k, cu_k), (v, cu_k)))
-        parts.append(definition(*one, scale=softmax_scale, window=window_size, **options)[0].transpose(0, 1))
+        parts.append(definition(*one, scale=softmax_scale, window=window_size, alibi="distance", **options)[0].transpose(0, 1))
     return torch.cat(parts)
 
 
@@ -407,12 +409,6 @@ def test_errors() -> None:
     packed = torch.randn(10, 4, 64)
     refused(
         lambda: attn.varlen_attention(packed, packed, packed, cu, cu, 10, 10, dropout_p=0.5), "dropout, packed", "0.5"
-    )
-    refused(
-        lambda: attn.varlen_attention(packed, packed, packed, cu, cu, 10, 10, alibi_slopes=torch.rand(4)),
-        "slopes without causal",
-        "ValueError",
-        "causal=True",
     )
     with case("requires_grad under no_grad"), torch.no_grad():
         out = sdpa(q.clone().requires_grad_(), k.clone().requires_grad_(), v)

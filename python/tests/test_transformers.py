@@ -457,6 +457,9 @@ def test_caches() -> None:
 
 
 def test_continuous_batching() -> None:
+    if tuple(map(int, T.__version__.split(".")[:2])) < (5, 19):
+        check(True, f"continuous batching # SKIP transformers {T.__version__} takes no name of others; 5.19 does")
+        return
     for name, make in DECODERS.items():
         # gpt-oss names the flash kernels it takes; the paged cache of transformers has one dim for keys and values
         if not name.startswith(("gpt-oss", "DeepSeek")):

@@ -7,10 +7,10 @@ Entry points of the package:
     vllm.platform_plugins   libattn = libattn.vllm:platform
 
 With the package installed, `--attention-backend CUSTOM` (`attention_backend="CUSTOM"` of `LLM`) has libattn serve;
-without it nothing changes. On a GPU vLLM looks at that option itself. Its CPU platform does not: it serves by its own backend
-whatever is asked for. So `platform` puts a subclass in its place that asks libattn where CUSTOM is wanted, and refuses
-with libattn's reasons where libattn cannot serve. No other backend is ever taken instead. When a model is loaded a line
-of vLLM's log says what serves it:
+without it nothing changes. On a GPU vLLM looks at that option itself. Its CPU platform does not: it serves by its own
+backend whatever is asked for. So `platform` puts a subclass in its place that asks libattn where CUSTOM is wanted, and
+refuses with libattn's reasons where libattn cannot serve. No other backend is ever taken instead. When a model is
+loaded a line of vLLM's log says what serves it:
 
     libattn 0.1.0: cpu/flash-attn on cpu:0, 2 threads, kernels paged_decode_f32_avx512, ...: 2 layers of 'heads=4 ...'
 

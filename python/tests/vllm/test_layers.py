@@ -142,8 +142,8 @@ def make_batch(case: Case) -> tuple[CommonAttentionMetadata, torch.Tensor]:
     batch = CommonAttentionMetadata(
         query_start_loc=offsets, query_start_loc_cpu=offsets, seq_lens=torch.tensor(keys, dtype=torch.int32),
         num_reqs=len(keys), num_actual_tokens=int(offsets[-1]) + PADDING, max_query_len=max(queries),
-        max_seq_len=max(keys), block_table_tensor=table, slot_mapping=torch.cat([*new, torch.full((PADDING,), -1)]), causal=causal,
-        seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32))
+        max_seq_len=max(keys), block_table_tensor=table, slot_mapping=torch.cat([*new, torch.full((PADDING,), -1)]),
+        causal=causal, seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32))
     return batch, torch.cat(slots)
 
 
@@ -291,12 +291,13 @@ def raises(error: type[Exception], words: str, call: Callable[[], Any]) -> None:
 def check_configurations() -> None:
     """What vLLM asks before it takes the backend."""
     served = [{}, dict(has_sink=True, has_sliding_window=True), dict(attn_type="encoder_only"),
-              dict(dtype=torch.float32), dict(attn_type="encoder_decoder"), dict(use_non_causal=True), dict(block_size=128),
-              dict(head_size=96), dict(use_batch_invariant=True)]
+              dict(dtype=torch.float32), dict(attn_type="encoder_decoder"), dict(use_non_causal=True),
+              dict(block_size=128), dict(head_size=96), dict(use_batch_invariant=True)]
     for changes in served:
         check(configuration(**changes) == [], f"served: {changes or 'a plain decoder'}", f"{configuration(**changes)}")
     refused = {"kv_cache_dtype=fp8": dict(kv_cache_dtype="fp8"), "MLA": dict(use_mla=True),
-               "sparse": dict(use_sparse=True), "float64": dict(dtype=torch.float64), "multimodal": dict(use_mm_prefix=True),
+               "sparse": dict(use_sparse=True), "float64": dict(dtype=torch.float64),
+               "multimodal": dict(use_mm_prefix=True),
                "R-SWA": dict(use_rswa=True), "block_size": dict(block_size=8), "DCP": dict(use_dcp=True)}
     for words, changes in refused.items():
         reasons = "; ".join(configuration(**changes))
