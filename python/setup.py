@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Builds the extension module against an installed libattn: that of LIBATTN_PREFIX, else the one that pkg-config finds."""
+"""Builds the extension module against an installed libattn: of LIBATTN_PREFIX, else the one that pkg-config finds."""
 import os
 import re
 import subprocess
@@ -20,7 +20,8 @@ def prefix():
     if given:
         return Path(given).resolve()
     try:
-        asked = subprocess.run(["pkg-config", "--variable=prefix", "libattn"], capture_output=True, text=True, check=True)
+        command = ["pkg-config", "--variable=prefix", "libattn"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         sys.exit("libattn is not found: install it (meson install), or name its prefix in LIBATTN_PREFIX; "
                  "tools/wheel does both")
@@ -41,7 +42,8 @@ if LIBRARIES is None:
 RUN_PATH = f"$ORIGIN/_prefix/{LIBRARIES.relative_to(INSTALLED)}" if os.environ.get("LIBATTN_WHEEL") else LIBRARIES
 native = Extension(
     "libattn._native",
-    sources=[f"src/{name}.cc" for name in ("array", "attention", "core", "handle", "module", "nanobind", "plan", "serving")],
+    sources=[f"src/{name}.cc"
+             for name in ("array", "attention", "core", "handle", "module", "nanobind", "plan", "serving")],
     include_dirs=[str(INSTALLED / "include"),
                   *(str(NANOBIND / part) for part in ("include", "src", "ext/robin_map/include"))],
     depends=[f"src/{name}.h" for name in ("array", "handle", "plan")],

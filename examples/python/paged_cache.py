@@ -39,7 +39,8 @@ class Cache:
     def write(self, pages, first, keys, values):
         """Writes keys and values of tokens [n, kv_heads, dim] behind the first ones of a sequence."""
         places = numpy.arange(first, first + len(keys))
-        self.backend.kv_write(self.kv, keys, values, pages[places // BLOCK].astype(numpy.int64) * BLOCK + places % BLOCK)
+        slots = pages[places // BLOCK].astype(numpy.int64) * BLOCK + places % BLOCK
+        self.backend.kv_write(self.kv, keys, values, slots)
 
 
 def table_of(sequences):

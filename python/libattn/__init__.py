@@ -2,14 +2,14 @@
 """The attention layer of language-model servers, on whatever hardware is there.
 
     import libattn
-    out = libattn.attention(q, k, v, causal=True)           # arrays [batch, heads, tokens, dim] of numpy, torch, JAX, ...
-    libattn.info()                                          # backends, their devices, and what was refused
+    out = libattn.attention(q, k, v, causal=True)  # arrays [batch, heads, tokens, dim] of numpy, torch, JAX, ...
+    libattn.info()                                 # backends, their devices, and what was refused
     libattn.explain("heads=32 kv_heads=8 head_dim=128 q=bf16")
 
 With a paged cache, mixed batches and memory of the program: `backend`, `Backend.plan`, `Plan.step`, `Plan.run`; with
 sequences and their blocks in place of arrays: `Backend.builder`, `Backend.state`, `Backend.layer`.
-`libattn.torch`, `libattn.transformers` and `libattn.vllm` put it under these packages. Which backend serves is chosen by
-ATTN_BACKEND, as everywhere; see `attn-info` and the manual page attn-env(7).
+`libattn.torch`, `libattn.transformers` and `libattn.vllm` put it under these packages. Which backend serves is chosen
+by ATTN_BACKEND, as everywhere; see `attn-info` and the manual page attn-env(7).
 """
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def info() -> Table:
     report = context().report()
     rows = [(one["name"], one["device"] or "", one["state"], one["device_text"] or "", one["text"])
             for one in report["backends"]]
-    rows += [(os.path.basename(one["path"]), "", one["stage"], "", one["text"]) for one in report["files"] if one["text"]]
+    rows += [(os.path.basename(one["path"]), "", one["stage"], "", one["text"])
+             for one in report["files"] if one["text"]]
     return Table(("backend", "device", "state", "", "says"), rows, f"libattn {version}")
 
 
@@ -130,8 +131,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | No
     """softmax(q kᵀ · scale) v for arrays that lie on one device, on the backend that is chosen for it.
 
     q: [batch, heads, n, dim]; k: [batch, kv_heads, m, dim]; v: [batch, kv_heads, m, dim_vo]. numpy arrays, torch
-        tensors, or anything else with `__dlpack__`; any strides with the last dimension contiguous. heads is a multiple of
-        kv_heads. f32, f16, bf16.
+        tensors, or anything else with `__dlpack__`; any strides with the last dimension contiguous. heads is a multiple
+        of kv_heads. f32, f16, bf16.
     causal: query i sees keys 0 to m - n + i.
     scale: of the scores; None = 1 / sqrt(dim).
     window: keys that are seen before the query's own, or a pair (before, after); -1 = all.

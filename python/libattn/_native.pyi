@@ -166,7 +166,7 @@ class Plan:
 
 def attention(q: object, k: object, v: object, out: object, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
     """
-    q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape.
+    q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape. Without stream it is the one on which the library of q works now.
     """
 
 def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: object, kv_offsets: object, kv_lens: object | None, max_q: int, max_kv: int, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 
 class Table:
-    """Rows of text with a title: `print(table)`, or the last line of a notebook's cell. Iterating gives dictionaries."""
+    """Rows of text with a title: `print(table)`, or the last line of a notebook's cell. Iterating gives dicts."""
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
         self.columns, self.rows, self.title = tuple(columns), [tuple(row) for row in rows], title

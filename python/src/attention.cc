@@ -603,7 +603,7 @@ void bind_attention(nb::module_ &module)
                "q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, "
                "dim_vo], which is "
                "written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are "
-               "kept by shape.");
+               "kept by shape. Without stream it is the one on which the library of q works now.");
     module.def("varlen_attention", varlen_attention, arg("q"), arg("k"), arg("v"), arg("out"),
                arg("q_offsets"), arg("kv_offsets"), arg("kv_lens").none(), arg("max_q"), arg("max_kv"),
                nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,

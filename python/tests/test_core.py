@@ -120,7 +120,8 @@ def test_features():
     close(libattn.attention(q, k, v, softcap=2.0, scale=0.7), softmax_attention(q, k, v, scale=0.7, softcap=2.0),
           "soft cap and scale")
     sinks = normal(4)
-    close(libattn.attention(q, k, v, sinks=sinks), softmax_attention(q, k, v, sinks=sinks.astype(numpy.float64)), "sinks")
+    want = softmax_attention(q, k, v, sinks=sinks.astype(numpy.float64))
+    close(libattn.attention(q, k, v, sinks=sinks), want, "sinks")
     slopes = numpy.array([0.5, 0.25, 0.125, 0.0625], numpy.float32)
     out = numpy.empty((2, 4, 9, 64), numpy.float32)
     for kind, bias in (("key", place), ("distance", -abs(place))):
@@ -131,7 +132,8 @@ def test_features():
         close(out, softmax_attention(q, k, v, numpy.arange(30) < numpy.array([30, 11])[:, None, None, None]),
               "lengths of keys")
     _native.attention(q, k, v, out, causal=True, align_start=True)
-    close(out, softmax_attention(q, k, v, numpy.arange(30)[None, :] <= numpy.arange(9)[:, None]), "lined up at the start")
+    want = softmax_attention(q, k, v, numpy.arange(30)[None, :] <= numpy.arange(9)[:, None])
+    close(out, want, "lined up at the start")
     lse = numpy.empty((2, 4, 9), numpy.float32)
     _native.attention(q, k, v, out, lse=lse)
     scores = numpy.einsum("bhnd,bhmd->bhnm", q.astype(float), numpy.repeat(k, 2, 1).astype(float)) / 8
@@ -181,7 +183,8 @@ def test_paged():
     for i, n in enumerate(kv_lens):
         table[i, : -(-n // block)] = [next(order) for _ in range(-(-n // block))]
     offsets = numpy.cumsum([0, *q_lens]).astype(numpy.int32)
-    step.prepare(offsets, numpy.array(kv_lens, numpy.int32), num_tokens=28, max_q=20, max_kv=259, table=table, pages=pages)
+    batch = dict(num_tokens=28, max_q=20, max_kv=259, table=table, pages=pages)
+    step.prepare(offsets, numpy.array(kv_lens, numpy.int32), **batch)
     for layer in range(2):
         # Keys and values of a page one behind the other in one array, as vLLM has them.
         cache = normal(pages, kv_heads, block, 2 * dim)
@@ -202,8 +205,8 @@ def test_paged():
     backend.kv_write(kv, keys[0][0][:2], keys[0][1][:2], numpy.array([-1, -1], numpy.int64))
     check(bool((cache == skipped).all()), "negative slots are skipped")
     table[1, 2] = pages
-    raises(libattn.Error, lambda: step.prepare(offsets, numpy.array(kv_lens, numpy.int32), num_tokens=28, max_q=20,
-                                               max_kv=259, table=table, pages=pages), "a page beyond the cache", "table", "40")
+    raises(libattn.Error, lambda: step.prepare(offsets, numpy.array(kv_lens, numpy.int32), **batch),
+           "a page beyond the cache", "table", "40")
     raises(libattn.Error, lambda: plan.run(step, q, out, scale=1.0, kv=kv), "a step that was not prepared", "prepare")
 
 
@@ -246,7 +249,7 @@ def test_serving():
     raises(libattn.Error, lambda: metadata["hats"], "a field that is none", "'hats'")
     builder.reset()
     raises(libattn.Error, lambda: metadata["seq_lens"], "metadata of a step that ended", "earlier step")
-    raises(libattn.Error, lambda: builder.add(0, 65, [1, 2], prompt=True), "more tokens than the builder has room for", "64")
+    raises(libattn.Error, lambda: builder.add(0, 65, [1, 2], prompt=True), "more tokens than there is room for", "64")
     raises(libattn.Error, lambda: builder.add(0, 5, [[1], [2]], prompt=True), "lists for two groups", "2 cache groups")
 
 
@@ -263,7 +266,7 @@ def test_errors():
     raises(libattn.Error, lambda: libattn.attention(q, k.astype(numpy.int32), v), "element type of k", "k is i32")
     raises(libattn.Error, lambda: libattn.attention(q, k[..., ::2], v[..., ::2]), "gaps", "32")
     raises(libattn.Error, lambda: libattn.attention(q, "keys", v), "no array", "k is a str")
-    raises(libattn.Error, lambda: libattn.attention(q, k, v, mask=normal(1, 1, 3, 4)), "columns of a mask", "mask has 4", "5")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, mask=normal(1, 1, 3, 4)), "columns of a mask", "has 4", "5")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, sinks=normal(3)), "sinks", "sinks has 3", "4")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, window=(1, 2, 3)), "window", "(1, 2, 3)")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, backend="cuda"), "a backend that is not there", "cuda")
@@ -292,7 +295,8 @@ def test_decisions():
     check(decision.effective in [one["name"] for one in decision.candidates], "a winner among the candidates")
     none = libattn.select("heads=8 head_dim=64 q=f32", backend="nobody")
     check(none.effective is None and "nobody" in none.text, "that none serves is an answer", none.text)
-    raises(libattn.Error, lambda: libattn.backend("heads=8 head_dim=64 q=f32", backend="nobody"), "and opening raises", "nobody")
+    raises(libattn.Error, lambda: libattn.backend("heads=8 head_dim=64 q=f32", backend="nobody"), "opening raises",
+           "nobody")
     table = libattn.explain("heads=8 head_dim=64 q=f32")
     check("chosen" in repr(table) and "<td>chosen</td>" in table._repr_html_(), "explain as text and HTML", table)
     check(any(row["backend"] == "cpu/flash-attn" and row["state"] == "ready" for row in libattn.info()), "info")

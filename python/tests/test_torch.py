@@ -354,7 +354,8 @@ def varlen_definition(
     parts = []
     for i in range(len(cu_q) - 1):
         one = (x[int(cu[i]) : int(cu[i + 1])].transpose(0, 1)[None] for x, cu in ((q, cu_q), (k, cu_k), (v, cu_k)))
-        parts.append(definition(*one, scale=softmax_scale, window=window_size, alibi="distance", **options)[0].transpose(0, 1))
+        out = definition(*one, scale=softmax_scale, window=window_size, alibi="distance", **options)
+        parts.append(out[0].transpose(0, 1))
     return torch.cat(parts)
 
 
