@@ -266,7 +266,7 @@ def test_errors():
     raises(libattn.Error, lambda: libattn.attention(q, k.astype(numpy.int32), v), "element type of k", "k is i32")
     raises(libattn.Error, lambda: libattn.attention(q, k[..., ::2], v[..., ::2]), "gaps", "32")
     raises(libattn.Error, lambda: libattn.attention(q, "keys", v), "no array", "k is a str")
-    raises(libattn.Error, lambda: libattn.attention(q, k, v, mask=normal(1, 1, 3, 4)), "columns of a mask", "has 4", "5")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, mask=normal(1, 1, 3, 4)), "columns of mask", "has 4", "5")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, sinks=normal(3)), "sinks", "sinks has 3", "4")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, window=(1, 2, 3)), "window", "(1, 2, 3)")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, backend="cuda"), "a backend that is not there", "cuda")
