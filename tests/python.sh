@@ -16,7 +16,7 @@ prefix=$(dirname "$(find "$work/root" -type d -name include | head -n 1)")
 [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
 pip() { "$work/venv/bin/pip" --disable-pip-version-check -q "$@"; }
 if ! pip install -r python/tests/requirements.txt >"$work/pip.log" 2>&1; then
-    grep -qiE 'connection|resolve|no matching distribution|timed out' "$work/pip.log" || { cat "$work/pip.log"; exit 1; }
+    grep -qiE 'connection|name resolution|timed out' "$work/pip.log" || { cat "$work/pip.log"; exit 1; }
     echo "PyPI is not reachable"
     exit 77
 fi
@@ -27,8 +27,8 @@ size=$(stat -c %s "$wheel")
 pip install --force-reinstall --no-deps "$wheel"
 
 # A directory where the sources are not, so that what was installed is what is imported.
-run() { (cd "$work" && unset ATTN_PLUGIN_PATH && "$work/venv/bin/python" "$OLDPWD/python/tests/$1"); }
-OLDPWD=$PWD
+sources=$PWD
+run() { (cd "$work" && unset ATTN_PLUGIN_PATH && "$work/venv/bin/python" "$sources/python/tests/$1"); }
 tests="test_core.py"
 if [ "$clients" = --clients ]; then
     pip install --no-deps -r python/tests/clients.txt

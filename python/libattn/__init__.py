@@ -81,13 +81,10 @@ def backend(problem: str | Problem | list[str | Problem], *, backend: str | None
             strict: int = 0, threads: int = 0) -> Backend:
     """Chooses a backend by the rules of `Context.select` and opens it.
 
-    threads: of the CPU backend; 0 takes ATTN_THREADS, else one for each core. Raises Error (ATTN_E_NO_BACKEND) with the
-    decision's sentence if none serves.
+    threads: of the CPU backend; 0 takes ATTN_THREADS, else one for each core. Raises Error (ATTN_E_NO_BACKEND) if none
+    serves; `explain` shows every reason.
     """
-    decision = select(problem, backend=backend, device=device, strict=strict)
-    if decision.effective is None:
-        raise Error(decision.text, "ATTN_E_NO_BACKEND", "", "backend", "libattn.explain(problem) shows every reason")
-    return decision.open(threads)
+    return select(problem, backend=backend, device=device, strict=strict).open(threads)
 
 
 def explain(problem: str | Problem, *, backend: str | None = None, device: str | None = None) -> Table:
@@ -146,7 +143,7 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | No
     """
     out = _empty_like(q, v)
     left, right = _window(window)
-    _native.attention(q, k, v, out, causal=causal, scale=scale or 0.0, window_left=left, window_right=right,
+    _native.attention(q, k, v, out, causal=causal, scale=scale, window_left=left, window_right=right,
                       softcap=softcap or 0.0, sinks=sinks, mask=mask, backend=backend)
     return out
 

@@ -164,12 +164,12 @@ class Plan:
     def graph_level(self) -> int:
         """What of a capture it supports: enum attn_graph_level."""
 
-def attention(q: object, k: object, v: object, out: object, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
+def attention(q: object, k: object, v: object, out: object, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
     """
     q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape. Without stream it is the one on which the library of q works now.
     """
 
-def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: object, kv_offsets: object, kv_lens: object | None, max_q: int, max_kv: int, *, causal: bool = False, align_start: bool = False, scale: float = 0.0, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
+def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: object, kv_offsets: object, kv_lens: object | None, max_q: int, max_kv: int, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
     """
     Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out [tokens, heads, dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on their device; without kv_lens (on a CPU) a sequence has all keys up to the next one.
     """

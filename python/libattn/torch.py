@@ -9,8 +9,6 @@ the operators ``libattn::attention`` and ``libattn::varlen_attention``, whose sh
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.attention.bias import CausalBias, CausalVariant
@@ -49,9 +47,8 @@ def scaled_dot_product_attention(
         out = _empty_result(query, value)
         try:
             _native.attention(
-                query, key, value, out, causal=is_causal, align_start=is_causal,
-                scale=0.0 if scale is None else scale or math.nan,
-            )  # fmt: skip
+                query, key, value, out, causal=is_causal, align_start=is_causal, scale=scale
+            )
             return out
         except (RuntimeError, BufferError):
             pass  # below it is mended, or refused in torch's words
@@ -303,8 +300,7 @@ def _attention(
     out = _empty_result(query, value)
     try:
         _native.attention(
-            query, key, value, out, causal=causal, align_start=align_start,
-            scale=0.0 if scale is None else scale or math.nan,
+            query, key, value, out, causal=causal, align_start=align_start, scale=scale,
             window_left=None if window_left < 0 else window_left,
             window_right=None if window_right < 0 else window_right,
             softcap=softcap, sinks=sinks, mask=mask, alibi_slopes=alibi_slopes, kv_lens=kv_lens,
@@ -442,7 +438,7 @@ def _varlen_call(
     out = torch.empty((q.shape[0], q.shape[1], v.shape[2]), dtype=q.dtype, device=q.device)
     offsets = [x.to(device=q.device, dtype=torch.int32) for x in (q_offsets, kv_offsets, kv_lens)]
     _native.varlen_attention(
-        q, k, v, out, *offsets, int(max_q), int(max_kv), causal=causal, align_start=align_start, scale=scale or 0.0,
+        q, k, v, out, *offsets, int(max_q), int(max_kv), causal=causal, align_start=align_start, scale=scale,
         window_left=None if window_left < 0 else window_left,
         window_right=None if window_right < 0 else window_right,
         softcap=softcap, sinks=None if sinks is None else sinks.detach(), alibi_slopes=alibi_slopes,

@@ -53,6 +53,7 @@ struct Entry {
 };
 
 constexpr size_t MOST_PLANS = 256;
+constexpr attn_device HOST = {ATTN_DEVICE_CPU, 0, {0, 0}};
 
 // Plans of one wanted list. The pools of threads of its backends are shared by all plans.
 struct Cache {
@@ -66,15 +67,17 @@ std::unordered_map<std::string, Cache> *caches = new std::unordered_map<std::str
 
 struct Options {
     bool causal, align_start;
-    float scale;
     std::optional<int> window_left, window_right;
     float softcap;
-    std::optional<std::string> backend;
 };
 
-uint32_t ceil_power(int64_t n)
+// A maximum that many calls share: the next power of two.
+uint32_t ceil_power(int64_t n, const char *name)
 {
     uint32_t power = 1;
+    if (n > INT32_MAX)
+        refuse(name, std::string(name) + " counts " + std::to_string(n) + "; at most " +
+                         std::to_string(INT32_MAX) + " is accepted");
     while (power < n)
         power *= 2;
     return power;
@@ -129,6 +132,11 @@ std::string device_name(const Key &key)
     return std::string(type) + ":" + std::to_string(key.device_id);
 }
 
+std::shared_ptr<Backend> open_for(const Key &key, const attn_problem &problem, const char *wanted)
+{
+    return open(*decide(process_context(), {problem}, wanted, device_name(key).c_str()), 0);
+}
+
 std::shared_ptr<Backend> backend_for(Cache &cache, const Key &key, const attn_problem &problem,
                                      const char *wanted)
 {
@@ -136,9 +144,7 @@ std::shared_ptr<Backend> backend_for(Cache &cache, const Key &key, const attn_pr
     auto found = cache.backends.find(device);
     if (found != cache.backends.end())
         return found->second;
-    auto backend = open_backend(problem, wanted, device_name(key).c_str(), 0);
-    cache.backends[device] = backend;
-    return backend;
+    return cache.backends[device] = open_for(key, problem, wanted);
 }
 
 std::shared_ptr<Entry> make_entry(Cache &cache, const Key &key, const char *wanted)
@@ -146,12 +152,13 @@ std::shared_ptr<Entry> make_entry(Cache &cache, const Key &key, const char *want
     const attn_problem problem = problem_of(key);
     std::shared_ptr<Backend> backend = backend_for(cache, key, problem, wanted);
     auto entry = std::make_shared<Entry>();
-    Error error;
-    attn_plan *probe = nullptr; // a backend that was opened for another problem may not serve this one
-    if (attn_plan_create(backend->get(), &problem, &probe, error.get()) == ATTN_E_UNSUPPORTED)
-        backend = open_backend(problem, wanted, device_name(key).c_str(), 0);
-    attn_plan_destroy(probe);
-    entry->plan = std::make_shared<Plan>(backend, problem);
+    attn_plan *made = nullptr;
+    if (attn_plan_create(backend->get(), &problem, &made, nullptr) == ATTN_OK) {
+        entry->plan = std::make_shared<Plan>(backend, problem, made);
+    } else { // opened for another problem, it does not serve this one
+        backend = open_for(key, problem, wanted);
+        entry->plan = std::make_shared<Plan>(backend, problem);
+    }
     entry->schedule = Memory(backend, entry->plan->sizes.schedule);
     entry->staging = Staging(backend, entry->plan->sizes.staging);
     if (!key.packed) {
@@ -349,9 +356,9 @@ uint32_t alibi_kind(const std::string &name)
     return ATTN_ALIBI_DISTANCE;
 }
 
-float scale_of(float scale, int64_t head_dim)
+float scale_of(std::optional<float> scale, int64_t head_dim)
 {
-    return scale != 0 ? scale : 1.0f / std::sqrt((float)head_dim);
+    return scale ? *scale : 1.0f / std::sqrt((float)head_dim);
 }
 
 void give_lse(attn_tensors &tensors, const Array &lse, int token_dim, int head_dim)
@@ -398,13 +405,12 @@ void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Arr
 }
 
 void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal, bool align_start,
-               float scale, std::optional<int> window_left, std::optional<int> window_right, float softcap,
-               nb::handle sinks_, nb::handle mask_, nb::handle slopes_, const std::string &alibi,
-               nb::handle kv_lens_, nb::handle lse_, std::optional<std::string> wanted,
-               std::optional<uintptr_t> given_stream)
+               std::optional<float> scale, std::optional<int> window_left, std::optional<int> window_right,
+               float softcap, nb::handle sinks_, nb::handle mask_, nb::handle slopes_,
+               const std::string &alibi, nb::handle kv_lens_, nb::handle lse_,
+               const std::optional<std::string> &wanted, std::optional<uintptr_t> given_stream)
 {
-    const Options options = {causal,  align_start,      scale, window_left, window_right,
-                             softcap, std::move(wanted)};
+    const Options options = {causal, align_start, window_left, window_right, softcap};
     const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
         sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
         slopes = optional(slopes_, "alibi_slopes"), lens = optional(kv_lens_, "kv_lens"),
@@ -418,7 +424,9 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
     if (q.size(0) * q.size(1) * q.size(2) == 0)
         return;
     if (lens)
-        lens.need_dtype(ATTN_INT32).need_list(q.size(0)).need_size(0, q.size(0));
+        lens.need_on(HOST).need_dtype(ATTN_INT32).need_list(q.size(0)).need_size(0, q.size(0));
+    if (lse)
+        lse.need_rank(3).need_size(0, q.size(0)).need_size(1, q.size(1)).need_size(2, q.size(2));
 
     const Fold fold = choose_fold(q, k, v, out, mask, sinks ? sinks : slopes, lens, lse);
     const bool heads = fold == Fold::HEADS;
@@ -439,14 +447,14 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
     key.sinks = (bool)sinks;
     key.alibi = slopes ? alibi_kind(alibi) : ATTN_ALIBI_NONE;
     key.lse = (bool)lse;
-    key.max_seqs = ceil_power(seqs);
-    key.max_q = ceil_power(rows);
-    key.max_kv = ceil_power(columns < 1024 ? 1024 : columns);
-    key.max_rows = key.max_seqs * key.max_q;
+    key.max_seqs = ceil_power(seqs, "q");
+    key.max_q = ceil_power(rows, "q");
+    key.max_kv = ceil_power(columns < 1024 ? 1024 : columns, "k");
+    key.max_rows = ceil_power(seqs * rows, "q");
 
-    const std::shared_ptr<Entry> entry = find_entry(key, options.backend);
+    const std::shared_ptr<Entry> entry = find_entry(key, wanted);
     const attn_device &device = entry->plan->backend->device;
-    if (mask && mask.dtype() != BOOL)
+    if (mask)
         mask.need_on(device);
     given.give(tensors);
     give_sinks(tensors, sinks, key.heads, device);
@@ -457,7 +465,7 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
     describe_keys(desc, q, k, v, fold);
     tensors.kv_desc = &desc;
     if (lse)
-        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32).need_rank(3), rows == 1 ? 0 : 2, 1);
+        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32), rows == 1 ? 0 : 2, 1);
 
     std::unique_lock<std::mutex> lock(entry->mutex, std::try_to_lock);
     if (!lock.owns_lock()) { // another thread runs this plan, and needs the lock of Python to end
@@ -475,13 +483,12 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
 
 void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, nb::handle q_offsets_,
                       nb::handle kv_offsets_, nb::handle kv_lens_, int64_t max_q, int64_t max_kv, bool causal,
-                      bool align_start, float scale, std::optional<int> window_left,
+                      bool align_start, std::optional<float> scale, std::optional<int> window_left,
                       std::optional<int> window_right, float softcap, nb::handle sinks_, nb::handle slopes_,
-                      const std::string &alibi, nb::handle lse_, std::optional<std::string> wanted,
+                      const std::string &alibi, nb::handle lse_, const std::optional<std::string> &wanted,
                       std::optional<uintptr_t> given_stream)
 {
-    const Options options = {causal,  align_start,      scale, window_left, window_right,
-                             softcap, std::move(wanted)};
+    const Options options = {causal, align_start, window_left, window_right, softcap};
     const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
         sinks = optional(sinks_, "sinks"), slopes = optional(slopes_, "alibi_slopes"),
         lse = optional(lse_, "lse", true), q_offsets(q_offsets_, "q_offsets"),
@@ -495,6 +502,8 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
     if (q.size(0) * q.size(1) == 0)
         return;
     q_offsets.need_dtype(ATTN_INT32).need_list(2);
+    if (lse)
+        lse.need_rank(2).need_size(0, q.size(0)).need_size(1, q.size(1));
     const int64_t seqs = q_offsets.size(0) - 1;
     Key key = key_of(q, k, v, out, options);
     key.packed = 1;
@@ -505,12 +514,12 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
     key.sinks = (bool)sinks;
     key.alibi = slopes ? alibi_kind(alibi) : ATTN_ALIBI_NONE;
     key.lse = (bool)lse;
-    key.max_seqs = ceil_power(seqs);
-    key.max_q = ceil_power(max_q);
-    key.max_kv = ceil_power(max_kv < 1024 ? 1024 : max_kv);
-    key.max_rows = ceil_power(q.size(0));
+    key.max_seqs = ceil_power(seqs, "q_offsets");
+    key.max_q = ceil_power(max_q, "max_q");
+    key.max_kv = ceil_power(max_kv < 1024 ? 1024 : max_kv, "max_kv");
+    key.max_rows = ceil_power(q.size(0), "q");
 
-    const std::shared_ptr<Entry> entry = find_entry(key, options.backend);
+    const std::shared_ptr<Entry> entry = find_entry(key, wanted);
     Plan &plan = *entry->plan;
     const attn_device &device = plan.backend->device;
     attn_batch batch;
@@ -547,7 +556,7 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
     give_sinks(tensors, sinks, key.heads, device);
     give_slopes(tensors, slopes, key.heads, device);
     if (lse)
-        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32).need_rank(2), 0, 1);
+        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32), 0, 1);
 
     Error error;
     std::unique_lock<std::mutex> lock(entry->mutex, std::try_to_lock);
@@ -595,7 +604,7 @@ void bind_attention(nb::module_ &module)
 {
     using nb::arg;
     module.def("attention", attention, arg("q"), arg("k"), arg("v"), arg("out"), nb::kw_only(),
-               arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,
+               arg("causal") = false, arg("align_start") = false, arg("scale") = nb::none(),
                arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
                arg("sinks") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
                arg("alibi") = "key", arg("kv_lens") = nb::none(), arg("lse") = nb::none(),
@@ -606,7 +615,7 @@ void bind_attention(nb::module_ &module)
                "kept by shape. Without stream it is the one on which the library of q works now.");
     module.def("varlen_attention", varlen_attention, arg("q"), arg("k"), arg("v"), arg("out"),
                arg("q_offsets"), arg("kv_offsets"), arg("kv_lens").none(), arg("max_q"), arg("max_kv"),
-               nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = 0.0f,
+               nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = nb::none(),
                arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
                arg("sinks") = nb::none(), arg("alibi_slopes") = nb::none(), arg("alibi") = "key",
                arg("lse") = nb::none(), arg("backend") = nb::none(), arg("stream") = nb::none(),

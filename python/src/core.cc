@@ -12,16 +12,6 @@
 namespace
 {
 
-struct Decision {
-    std::shared_ptr<Context> context;
-    Handle<attn_decision, attn_decision_destroy> handle;
-
-    const attn_decision_info &info() const
-    {
-        return *attn_decision_get_info(handle.get());
-    }
-};
-
 nb::object text_or_none(const char *text)
 {
     return text != nullptr ? nb::object(nb::str(text)) : nb::none();
@@ -88,46 +78,16 @@ std::vector<std::string> texts_of(nb::handle problem)
     return texts;
 }
 
-std::shared_ptr<Decision> decide(std::shared_ptr<Context> context, nb::handle problem,
-                                 const std::optional<std::string> &backend,
-                                 const std::optional<std::string> &device, uint32_t strict, bool ask_all)
+std::shared_ptr<Decision> select_backend(std::shared_ptr<Context> context, nb::handle problem,
+                                         const std::optional<std::string> &backend,
+                                         const std::optional<std::string> &device, uint32_t strict,
+                                         bool ask_all)
 {
     std::vector<attn_problem> problems;
     for (const std::string &text : texts_of(problem))
         problems.push_back(parse(text));
-    auto decision = std::make_shared<Decision>();
-    attn_select_options options;
-    attn_decision *made = nullptr;
-    Error error;
-    ATTN_INIT(&options);
-    options.backend = backend ? backend->c_str() : nullptr;
-    options.device = device ? device->c_str() : nullptr;
-    options.strict = strict;
-    options.ask_all = ask_all;
-    const int32_t status = attn_select(context->handle.get(), problems.data(), (uint32_t)problems.size(),
-                                       &options, &made, error.get());
-    decision->handle.reset(made);
-    if (status != ATTN_E_NO_BACKEND) // which is an answer, with its reasons
-        check(status, error);
-    decision->context = std::move(context);
-    return decision;
-}
-
-std::shared_ptr<Backend> open_decision(const Decision &decision, uint32_t threads)
-{
-    auto backend = std::make_shared<Backend>();
-    attn_open_config config;
-    attn_backend *made = nullptr;
-    Error error;
-    ATTN_INIT(&config);
-    config.threads = threads;
-    check(
-        attn_backend_open(decision.context->handle.get(), decision.handle.get(), &config, &made, error.get()),
-        error);
-    backend->handle.reset(made);
-    backend->context = decision.context;
-    backend->device = device_of(attn_backend_get_device(made));
-    return backend;
+    return decide(std::move(context), problems, backend ? backend->c_str() : nullptr,
+                  device ? device->c_str() : nullptr, strict, ask_all);
 }
 
 nb::dict directory_dict(const attn_directory_record &record)
@@ -253,11 +213,11 @@ void bind_core(nb::module_ &module)
             "text", [](const Decision &self) { return self.info().text; }, "The decision in one line.")
         .def_prop_ro("candidates", candidates,
                      "Every candidate in the order asked, with kernels and reasons.")
-        .def("open", open_decision, arg("threads") = 0,
+        .def("open", open, arg("threads") = 0,
              "Opens the winner. threads counts on the CPU: 0 takes ATTN_THREADS, else one for each core.");
 
     nb::class_<Context>(module, "Context", "Plugins, their backends, and the environment as it was read.")
-        .def("select", decide, arg("problem"), nb::kw_only(), arg("backend") = nb::none(),
+        .def("select", select_backend, arg("problem"), nb::kw_only(), arg("backend") = nb::none(),
              arg("device") = nb::none(), arg("strict") = 0, arg("ask_all") = false,
              "Chooses the backend that serves a problem, or all problems of a list (the layer classes of one "
              "model).\n\n"

@@ -3,7 +3,6 @@
 #include "handle.h"
 
 #include <cstdlib>
-#include <vector>
 
 namespace
 {
@@ -137,28 +136,40 @@ attn_device device_of(const std::string &name)
     return device;
 }
 
-std::shared_ptr<Backend> open_backend(const attn_problem &problem, const char *backend, const char *device,
-                                      uint32_t threads)
+std::shared_ptr<Decision> decide(std::shared_ptr<Context> context, const std::vector<attn_problem> &problems,
+                                 const char *backend, const char *device, uint32_t strict, bool ask_all)
 {
-    auto opened = std::make_shared<Backend>();
+    auto decision = std::make_shared<Decision>();
     attn_select_options options;
-    attn_decision *decision = nullptr;
-    attn_backend *handle = nullptr;
-    attn_open_config config;
-    Error error;
+    attn_decision *made = nullptr;
     ATTN_INIT(&options);
-    ATTN_INIT(&config);
     options.backend = backend;
     options.device = device;
+    options.strict = strict;
+    options.ask_all = ask_all;
+    decision->status = attn_select(context->handle.get(), problems.data(), (uint32_t)problems.size(),
+                                   &options, &made, decision->error.get());
+    decision->handle.reset(made);
+    if (decision->status != ATTN_E_NO_BACKEND)
+        check(decision->status, decision->error);
+    decision->context = std::move(context);
+    return decision;
+}
+
+std::shared_ptr<Backend> open(const Decision &decision, uint32_t threads)
+{
+    auto backend = std::make_shared<Backend>();
+    attn_open_config config;
+    attn_backend *made = nullptr;
+    Error error;
+    check(decision.status, decision.error);
+    ATTN_INIT(&config);
     config.threads = threads;
-    opened->context = process_context();
-    attn_context *context = opened->context->handle.get();
-    int32_t status = attn_select(context, &problem, 1, &options, &decision, error.get());
-    if (status == ATTN_OK)
-        status = attn_backend_open(context, decision, &config, &handle, error.get());
-    attn_decision_destroy(decision);
-    check(status, error);
-    opened->handle.reset(handle);
-    opened->device = device_of(attn_backend_get_device(handle));
-    return opened;
+    check(
+        attn_backend_open(decision.context->handle.get(), decision.handle.get(), &config, &made, error.get()),
+        error);
+    backend->handle.reset(made);
+    backend->context = decision.context;
+    backend->device = device_of(attn_backend_get_device(made));
+    return backend;
 }

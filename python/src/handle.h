@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -115,7 +116,23 @@ std::shared_ptr<Context> process_context();
 void forget_context();
 // The device that "cuda:1" names.
 attn_device device_of(const std::string &name);
-// The backend that the rules of selection give a problem. `backend` is a wanted list over ATTN_BACKEND, or
-// null.
-std::shared_ptr<Backend> open_backend(const attn_problem &problem, const char *backend, const char *device,
-                                      uint32_t threads);
+
+// What attn_select decided. That no backend serves is a decision too, whose error opening it raises.
+struct Decision {
+    std::shared_ptr<Context> context;
+    Handle<attn_decision, attn_decision_destroy> handle;
+    int32_t status = ATTN_OK;
+    Error error;
+
+    const attn_decision_info &info() const
+    {
+        return *attn_decision_get_info(handle.get());
+    }
+};
+
+// Decides for problems together. `backend` is a wanted list over ATTN_BACKEND, or null; `device` may be null.
+std::shared_ptr<Decision> decide(std::shared_ptr<Context> context, const std::vector<attn_problem> &problems,
+                                 const char *backend, const char *device, uint32_t strict = 0,
+                                 bool ask_all = false);
+// Opens the winner.
+std::shared_ptr<Backend> open(const Decision &decision, uint32_t threads);

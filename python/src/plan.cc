@@ -9,13 +9,23 @@
 
 // ---------------------------------------------------------------- plans
 
-Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed)
-    : backend(std::move(owner)), problem(needed)
+static attn_plan *create(const Backend &backend, const attn_problem &problem)
 {
     attn_plan *made = nullptr;
     Error error;
-    check(attn_plan_create(backend->get(), &problem, &made, error.get()), error);
-    handle.reset(made);
+    check(attn_plan_create(backend.get(), &problem, &made, error.get()), error);
+    return made;
+}
+
+Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed)
+    : Plan(owner, needed, create(*owner, needed))
+{
+}
+
+Plan::Plan(std::shared_ptr<Backend> owner, const attn_problem &needed, attn_plan *made)
+    : backend(std::move(owner)), problem(needed), handle(made)
+{
+    Error error;
     ATTN_INIT(&sizes);
     check(attn_plan_get_sizes(made, &sizes, error.get()), error);
     scratch = Memory(backend, sizes.scratch);
@@ -96,9 +106,8 @@ void Step::take_table(nb::handle object)
                             std::to_string(batch.seqs) + " are accepted, one for each sequence");
     batch.table = table.buffer();
     batch.table_width = (uint32_t)table.size(1);
-    batch.table_stride = table.stride(0);
-    if (batch.table_stride == 0) // of a single row
-        batch.table_stride = table.size(1) * table.element();
+    // A single row has no stride of its own.
+    batch.table_stride = table.size(0) == 1 ? table.size(1) * table.element() : table.stride(0);
     if (plan->backend->is_host())
         host.table = (const int32_t *)table.data();
     keep.push_back(std::move(table));
@@ -253,6 +262,43 @@ void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim)
                                  " tokens; at least " + std::to_string(tokens) + " are accepted");
 }
 
+// Keys beside the cache, or in its place: as many as the offsets of the step say where the host has them.
+static void need_keys(const Array &array, const Step &step, uint32_t dim)
+{
+    const int32_t *offsets = step.host.kv_offsets;
+    const int64_t least = offsets != nullptr                      ? offsets[step.batch.seqs]
+                          : step.batch.kv_offsets.data != nullptr ? 0
+                                                                  : step.batch.num_tokens;
+    need_tokens(array.need_on(step.plan->backend->device), least, step.plan->problem.kv_heads, dim);
+}
+
+// What the problem does not have would be left out silently.
+static void need_key(const Array &array, bool in_problem, const char *key)
+{
+    if (array && !in_problem)
+        refuse(array.name(), std::string(array.name()) + " is given, and the plan's problem has no " + key);
+}
+
+// A mask of the problem's kind, with room for the longest sequence of the step.
+static Mask mask_of(const Array &array, const Plan &plan, const attn_batch &batch)
+{
+    const uint32_t columns = plan.problem.span == ATTN_SPAN_FULL ? batch.max_kv : batch.max_q;
+    array.need_rank(4).need_on(plan.backend->device);
+    if (array.size(3) < columns || (array.size(2) != 1 && array.size(2) < batch.max_q))
+        refuse("mask", "mask has " + std::to_string(array.size(2)) + " rows of " +
+                           std::to_string(array.size(3)) + "; one or at least " +
+                           std::to_string(batch.max_q) + " rows of at least " + std::to_string(columns) +
+                           " are accepted");
+    Mask mask(array, batch.seqs, plan.problem.heads, array.size(2), array.size(3));
+    if (mask.kind != plan.problem.mask)
+        refuse("mask", "mask is " + dtype_text(array.dtype()) + ", and the plan's problem has mask=" +
+                           (plan.problem.mask == ATTN_MASK_BITS   ? "bits, for bool"
+                            : plan.problem.mask == ATTN_MASK_F16  ? "f16"
+                            : plan.problem.mask == ATTN_MASK_BF16 ? "bf16"
+                                                                  : "f32"));
+    return mask;
+}
+
 static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out_, float scale, const KV *kv,
                      nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_, nb::handle slopes_,
                      nb::handle sinks_, uintptr_t stream)
@@ -273,12 +319,24 @@ static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out
     tensors.softmax_scale = scale;
     tensors.q = q.tensor();
     tensors.out = out.tensor();
-    if (k)
-        tensors.k_new = k.need_on(device).tensor();
-    if (v)
-        tensors.v_new = v.need_on(device).tensor();
+    need_key(k, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
+    need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
+    need_key(lse, problem.lse != 0, "lse=1");
+    need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
+    need_key(slopes, problem.alibi != ATTN_ALIBI_NONE, "alibi");
+    need_key(sinks, problem.sinks != 0, "sinks=1");
+    if (k) {
+        need_keys(k, step, problem.head_dim);
+        tensors.k_new = k.tensor();
+    }
+    if (v) {
+        need_keys(v, step, problem.head_dim_vo);
+        tensors.v_new = v.tensor();
+    }
     if (lse) {
         lse.need_on(device).need_dtype(ATTN_F32).need_rank(2).need_size(1, problem.heads);
+        if (lse.size(0) < tokens)
+            lse.need_size(0, tokens);
         tensors.lse.buffer = lse.buffer();
         tensors.lse.dtype = ATTN_F32;
         tensors.lse.token_stride = lse.stride(0);
@@ -288,7 +346,7 @@ static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out
         tensors.kv = kv->handle.get();
     Mask given;
     if (mask) {
-        given = Mask(mask.need_rank(4), step.batch.seqs, problem.heads, mask.size(2), mask.size(3));
+        given = mask_of(mask, plan, step.batch);
         given.give(tensors);
     }
     give_sinks(tensors, sinks, problem.heads, device);

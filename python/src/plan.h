@@ -30,6 +30,8 @@ struct Plan : std::enable_shared_from_this<Plan> {
     std::mutex mutex;
 
     Plan(std::shared_ptr<Backend> owner, const attn_problem &needed);
+    // Of what attn_plan_create made, which it owns from here on.
+    Plan(std::shared_ptr<Backend> owner, const attn_problem &needed, attn_plan *made);
     std::shared_ptr<Step> make_step();
     // Runs one layer without the lock of Python.
     void run(const attn_batch &batch, const attn_tensors &tensors, const Memory &schedule, uintptr_t stream);

@@ -27,6 +27,12 @@ def raises(error, call, name, *parts):
     return None
 
 
+def finish():
+    """The plan, and the end of the process."""
+    print(f"1..{_count}")
+    sys.exit(_failed > 0 or _count == 0)
+
+
 def main(module):
     """Runs the tests of a module, those named in the command line or all, and exits."""
     for name, test in list(vars(module).items()):
@@ -35,5 +41,4 @@ def main(module):
                 test()
             except Exception:  # a test that ends early has failed
                 check(False, name, traceback.format_exc())
-    print(f"1..{_count}")
-    sys.exit(_failed > 0 or _count == 0)
+    finish()

@@ -2,6 +2,7 @@
 """libattn on numpy arrays: attention beside float64, plans over paged caches, errors, threads, forks, tables."""
 import os
 import pickle
+import re
 import sys
 import threading
 
@@ -271,6 +272,14 @@ def test_errors():
     raises(libattn.Error, lambda: libattn.attention(q, k, v, window=(1, 2, 3)), "window", "(1, 2, 3)")
     raises(libattn.Error, lambda: libattn.attention(q, k, v, backend="cuda"), "a backend that is not there", "cuda")
     raises(libattn.Error, lambda: libattn.attention(q.astype(numpy.float64), k, v), "f64", "q is float64")
+    raises(libattn.Error, lambda: libattn.attention(q, k, v, scale=0.0), "scale of 0", "softmax_scale is 0")
+    out = numpy.empty((1, 4, 3, 64), numpy.float32)
+    raises(libattn.Error, lambda: _native.attention(q, k, v, out, lse=normal(1, 4, 2)), "room", "lse has 2", "3")
+    nine = numpy.array([9], numpy.int32)
+    raises(libattn.Error, lambda: _native.attention(q, k, v, out, kv_lens=nine), "lengths beyond the keys", "9")
+    packed, offsets = normal(10, 4, 64), numpy.array([0, 5, 10], numpy.int32)
+    raises(libattn.Error, lambda: _native.varlen_attention(packed, packed, packed, packed, offsets, offsets, None, 5, 2**40),
+           "a bound beyond all", "max_kv", "2147483647")
     fixed = numpy.zeros((1, 4, 3, 64), numpy.float32)
     fixed.flags.writeable = False
     raises(libattn.Error, lambda: _native.attention(q, k, v, fixed), "read-only out", "out is read-only")
@@ -279,6 +288,42 @@ def test_errors():
     read_only = q.copy()
     read_only.flags.writeable = False
     close(libattn.attention(read_only, k, v), softmax_attention(q, k, v), "inputs may be read-only")
+
+
+def test_run_errors():
+    """What a run is given has to be what the plan's problem has, and as large as the step says."""
+    limits = "max_seqs=4 max_q=16 max_kv=64 max_rows=64"
+    problem = f"heads=4 kv_heads=1 head_dim=64 q=f32 {limits}"
+    backend = libattn.backend(problem, device="cpu")
+    plan, q, out = backend.plan(problem), normal(2, 4, 64), normal(2, 4, 64)
+    cache = numpy.zeros((1, 16, 1, 64), numpy.float32)
+    kv, step = backend.kv(cache, cache.copy()), plan.step()
+    offsets, lens = numpy.array([0, 2], numpy.int32), numpy.array([3], numpy.int32)
+    batch = dict(num_tokens=2, max_q=2)
+    backend.kv_write(kv, normal(3, 1, 64), normal(3, 1, 64), numpy.arange(3))
+    check(bool(cache[0, :3].any(-1).all()) and not cache[0, 3:].any(), "a cache of one page and one head")
+    raises(libattn.Error, lambda: backend.kv_write(kv, q[:1, :1], q[:1, :1], numpy.array([16])), "a slot beyond",
+           "16 slots")
+    step.prepare(offsets, lens, max_kv=3, table=numpy.zeros((1, 1), numpy.int32), **batch)
+    for name, given in (("sinks", normal(4)), ("alibi_slopes", normal(4)), ("lse", normal(2, 4)),
+                        ("k", normal(2, 1, 64)), ("mask", normal(1, 1, 2, 3))):
+        raises(libattn.Error, lambda: plan.run(step, q, out, scale=1.0, kv=kv, **{name: given}),
+               f"{name} that the problem has not", f"{name} is given")
+    raises(libattn.Error, lambda: plan.run(step, q, out[:1], scale=1.0, kv=kv), "room for results", "out has 1")
+    step.prepare(offsets, numpy.array([40], numpy.int32), max_kv=40, table=numpy.full((1, 3), 9, numpy.int32), **batch)
+    raises(libattn.Error, lambda: plan.run(step, q, out, scale=1.0, kv=kv), "a page that the cache has not", "page 9")
+    masked = backend.plan("heads=4 kv_heads=1 head_dim=64 q=f32 kv_source=new mask=f32 span=full lse=1 addr=dense "
+                          + limits)
+    step = masked.step()
+    step.prepare(offsets, lens, max_kv=3, kv_offsets=numpy.array([0, 3], numpy.int32), **batch)
+    keys, lse = dict(k=normal(3, 1, 64), v=normal(3, 1, 64)), numpy.empty((2, 4), numpy.float32)
+    masked.run(step, q, out, scale=1.0, mask=numpy.zeros((1, 1, 2, 3), numpy.float32), lse=lse, **keys)
+    for name, more, parts in (("columns", dict(mask=normal(1, 1, 2, 2)), ("mask has 2 rows of 2", "3")),
+                              ("type", dict(mask=normal(1, 1, 2, 3, dtype=numpy.float16)), ("f16", "mask=f32")),
+                              ("room for lse", dict(mask=normal(1, 1, 2, 3), lse=lse[:1]), ("lse has 1", "2")),
+                              ("tokens of k", dict(mask=normal(1, 1, 2, 3), k=normal(2, 1, 64)), ("k has 2", "3"))):
+        given = {"lse": lse, **keys, **more}
+        raises(libattn.Error, lambda: masked.run(step, q, out, scale=1.0, **given), name, *parts)
 
 
 def test_problems():
@@ -302,7 +347,7 @@ def test_decisions():
     check(any(row["backend"] == "cpu/flash-attn" and row["state"] == "ready" for row in libattn.info()), "info")
     check("<script>" not in libattn.Table(("a",), [("<script>",)])._repr_html_(), "HTML is escaped")
     check(any(one["name"] == "ATTN_BACKEND" for one in libattn.context().variables()), "variables")
-    check(libattn.version == "0.1.0" or libattn.version.count(".") == 2, "version")
+    check(re.fullmatch(r"\d+\.\d+\.\d+", libattn.version) is not None, "version", libattn.version)
 
 
 def test_threads():
@@ -335,7 +380,7 @@ def test_fork():
 
 
 def test_memory():
-    """Arrays are let go of: a million small calls keep no memory."""
+    """Arrays are let go of: thousands of small calls keep no memory."""
     import resource
     q, k, v = normal(1, 4, 5, 64), normal(1, 2, 40, 64), normal(1, 2, 40, 64)
     counts = [sys.getrefcount(x) for x in (q, k, v)]

@@ -27,6 +27,7 @@
 #define SAMPLE_FLOPS UINT64_C(200000000)
 #define TILE_FLOPS   (20 * SAMPLE_FLOPS)
 #define PIECES       16u /* of a sample, for each thread */
+#define MOST_STREAMS 4u
 #define HUGE_PAGE    (UINT64_C(2) << 20)
 #define FIND_SAMPLES 5u
 #define FIND_BYTES   32e6
@@ -156,6 +157,8 @@ double ceilings_read(struct ceilings *ceilings, double bytes)
     const uint64_t pieces = (uint64_t)ceilings->threads * PIECES, unit = READ_LINE * ceilings->way->streams;
 
     ceilings->piece = (uint64_t)wanted / pieces / unit * unit;
+    if (ceilings->piece == 0) /* of hundreds of threads, for which the set has room */
+        ceilings->piece = unit;
     const uint64_t sample = ceilings->piece * pieces;
     if (ceilings->cursor + sample > ceilings->bytes)
         ceilings->cursor = 0;
@@ -202,7 +205,9 @@ struct ceilings *ceilings_create(uint32_t threads)
     struct ceilings *ceilings = need_memory(NULL, 1, sizeof *ceilings);
 
     *ceilings = (struct ceilings){.threads = threads};
-    ceilings->bytes = (machine_cold_set() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const uint64_t least = (uint64_t)threads * PIECES * MOST_STREAMS * READ_LINE;
+    const uint64_t wanted = machine_cold_set() > least ? machine_cold_set() : least;
+    ceilings->bytes = (wanted + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     ceilings->most = ceilings->bytes < MOST_BYTES ? ceilings->bytes : MOST_BYTES;
     ceilings->set = aligned_alloc(HUGE_PAGE, ceilings->bytes);
     if (ceilings->set == NULL) {

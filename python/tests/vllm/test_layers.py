@@ -15,6 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import check, finish  # noqa: E402
+
 if importlib.util.find_spec("vllm") is None:
     print("1..0 # SKIP vLLM is not installed")
     sys.exit(0)
@@ -38,17 +41,6 @@ SEQUENCES = [(1, 37), (20, 20), (7, 133), (1, 1)]  # queries and keys: a decode,
 PADDING = 3  # rows of queries behind the batch
 # The error's root mean square beside the result's: bounds of docs/definition.md.
 BOUNDS = {torch.float32: 3e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
-_count, _failed = 0, 0
-
-
-def check(good: bool, what: str, why: str = "") -> None:
-    """Prints a line of TAP, and `why` where it failed."""
-    global _count, _failed
-    _count += 1
-    _failed += not good
-    print(f"{'ok' if good else 'not ok'} {_count} - {what}", flush=True)
-    if not good and why:
-        print("\n".join(f"# {line}" for line in why.splitlines()), flush=True)
 
 
 @dataclasses.dataclass
@@ -381,7 +373,7 @@ def check_threads() -> None:
     os.sched_setaffinity(0, allowed)
 
 
-def main() -> int:
+def main() -> None:
     torch.manual_seed(1)
     for runner, cases in ((run_decoder, DECODERS), (run_encoder, ENCODERS), (run_cross, CROSS)):
         for case in cases:
@@ -394,9 +386,8 @@ def main() -> int:
             part()
         except Exception:
             check(False, part.__name__, traceback.format_exc())
-    print(f"1..{_count}")
-    return 1 if _failed else 0
+    finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,18 +15,10 @@ import tempfile
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from tap import check, finish  # noqa: E402
+
 LARGEST_DIFFERENCE = 1e-3  # of log probabilities; 2e-5 was seen
-_count, _failed = 0, 0
-
-
-def check(good: bool, what: str, why: str = "") -> None:
-    """Prints a line of TAP, and `why` where it failed."""
-    global _count, _failed
-    _count += 1
-    _failed += not good
-    print(f"{'ok' if good else 'not ok'} {_count} - {what}", flush=True)
-    if not good and why:
-        print("\n".join(f"# {line}" for line in why.splitlines()), flush=True)
 
 
 def plugin_path(folder: str) -> list[str]:
@@ -85,10 +77,10 @@ def compare(family: str, ours: dict[str, Any], theirs: dict[str, Any], faulty: d
     check(faulty["tokens"] != theirs["tokens"], f"{family}: a small fault changes tokens")
 
 
-def main() -> int:
+def main() -> None:
     if importlib.util.find_spec("vllm") is None:
         print("1..0 # SKIP vLLM is not installed")
-        return 0
+        return
     import models
 
     with tempfile.TemporaryDirectory() as folder:
@@ -100,9 +92,9 @@ def main() -> int:
         compare(family, ours.get(path, {}), theirs.get(path, {}), faulty.get(path, {}))
     line = next((line for line in log.splitlines() if "libattn 0." in line), None)
     check(line is not None, "a line of the log says which backend and kernels serve", log[-2000:])
-    print(f"# {line}\n1..{_count}")
-    return 1 if _failed else 0
+    print(f"# {line}")
+    finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
