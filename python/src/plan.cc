@@ -272,7 +272,8 @@ static void need_keys(const Array &array, const Step &step, uint32_t dim)
     need_tokens(array.need_on(step.plan->backend->device), least, step.plan->problem.kv_heads, dim);
 }
 
-// What the problem does not have would be left out silently.
+// What the problem does not have would be left out silently; lse, slopes and sinks are refused by libattn
+// itself.
 static void need_key(const Array &array, bool in_problem, const char *key)
 {
     if (array && !in_problem)
@@ -321,10 +322,7 @@ static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out
     tensors.out = out.tensor();
     need_key(k, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
-    need_key(lse, problem.lse != 0, "lse=1");
     need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
-    need_key(slopes, problem.alibi != ATTN_ALIBI_NONE, "alibi");
-    need_key(sinks, problem.sinks != 0, "sinks=1");
     if (k) {
         need_keys(k, step, problem.head_dim);
         tensors.k_new = k.tensor();
