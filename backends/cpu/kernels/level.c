@@ -24,7 +24,9 @@ uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
 
 void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
+    const uint32_t before = flush_begin();
     prefill_work(run, work, scratch);
+    flush_end(before);
 }
 
 uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
@@ -34,8 +36,10 @@ uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
 
 void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
+    const uint32_t before = flush_begin();
     if (decode_needs_staging(run->problem))
         prefill_work(run, work, scratch);
     else
         decode_work(run, work, scratch);
+    flush_end(before);
 }
