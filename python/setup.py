@@ -43,7 +43,7 @@ RUN_PATH = f"$ORIGIN/_prefix/{LIBRARIES.relative_to(INSTALLED)}" if os.environ.g
 native = Extension(
     "libattn._native",
     sources=[f"src/{name}.cc"
-             for name in ("array", "attention", "core", "handle", "module", "nanobind", "plan", "serving")],
+             for name in ("array", "attention", "core", "handle", "module", "nanobind", "plan", "serving", "threads")],
     include_dirs=[str(INSTALLED / "include"),
                   *(str(NANOBIND / part) for part in ("include", "src", "ext/robin_map/include"))],
     depends=[f"src/{name}.h" for name in ("array", "handle", "plan")],

@@ -120,6 +120,11 @@ class Backend:
         A layer of class number class_index of the states that it runs with. It holds alibi_slopes and sinks.
         """
 
+def torch_threads() -> int:
+    """
+    What `stream` is for work on a CPU by the threads that torch computes with (those of OpenMP), so that the two do not compete for processors; 0 if torch is not loaded or has no such threads.
+    """
+
 class KV:
     """The cache of one layer; made by Backend.kv."""
 

@@ -117,7 +117,11 @@ Array::Array(nb::handle object, const char *name, bool written) : name_(name)
 uintptr_t Array::stream() const
 {
     void *stream = nullptr;
-    if (current_stream_ == nullptr || (device_type_ != ATTN_DEVICE_CUDA && device_type_ != ATTN_DEVICE_ROCM))
+    if (current_stream_ == nullptr)
+        return 0;
+    if (device_type_ == ATTN_DEVICE_CPU)
+        return torch_threads();
+    if (device_type_ != ATTN_DEVICE_CUDA && device_type_ != ATTN_DEVICE_ROCM)
         return 0;
     if (current_stream_(device_type_, device_id_, &stream) != 0)
         throw nb::python_error();

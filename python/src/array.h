@@ -65,7 +65,8 @@ class Array
         return device_id_;
     }
     bool is_on(const attn_device &device) const;
-    // The stream that the array's library works on now; 0 for host memory and for libraries that do not say.
+    // The stream that the array's library works on now, in host memory torch's threads; 0 for libraries that
+    // do not say.
     uintptr_t stream() const;
 
     // Raise libattn.Error that names the argument.
@@ -96,6 +97,8 @@ class Array
     nb::ndarray<nb::ro> keep_;
 };
 
+// What `stream` is for work on a CPU by the threads that torch computes with; 0 if there are none.
+uintptr_t torch_threads();
 // The array of an argument that may be None.
 Array optional(nb::handle object, const char *name, bool written = false);
 // "float32" and the like, for errors.

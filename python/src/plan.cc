@@ -478,6 +478,10 @@ void bind_plan(nb::module_ &module)
              "place; a negative "
              "slot is skipped. slot_mapping is i64.")
         .def("synchronize", synchronize, arg("stream") = 0, "Waits until everything on the stream is done.");
+    module.def(
+        "torch_threads", torch_threads,
+        "What `stream` is for work on a CPU by the threads that torch computes with (those of OpenMP), so "
+        "that the two do not compete for processors; 0 if torch is not loaded or has no such threads.");
 
     nb::class_<KV>(module, "KV", "The cache of one layer; made by Backend.kv.")
         .def_prop_ro(

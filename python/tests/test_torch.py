@@ -7,6 +7,7 @@ python test_torch.py [test_...]: all tests, or those named. python test_torch.py
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -517,6 +518,24 @@ def test_compile() -> None:
             lambda x: attn.varlen_attention(x, x, x, cu, cu, 3, 3, causal=True) * 2, backend="aot_eager", fullgraph=True
         )
         close(compiled(q), varlen_definition(q, q, q, cu, cu, causal=True) * 2, "torch.compile, packed, fullgraph")
+
+
+def test_threads() -> None:
+    """Work on a CPU runs on torch's threads, however many it has, and starts none."""
+    code = """
+import os, sys, torch, libattn.torch as attn
+torch.set_num_threads(int(sys.argv[1]))
+torch.ones(1 << 22).exp()
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+q = torch.randn(1, 8, 512, 64)
+out = attn.scaled_dot_product_attention(q, q, q)
+error = (out - torch.nn.functional.scaled_dot_product_attention(q, q, q)).abs().max().item()
+print(threads() - before, error < 1e-5)
+"""
+    for threads in (1, 2, 5):
+        run = subprocess.run([sys.executable, "-c", code, str(threads)], capture_output=True, text=True)
+        check(run.stdout.split() == ["0", "True"], f"no thread beside torch's {threads}", run.stdout + run.stderr)
 
 
 def test_cuda() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import libattn
-from libattn.vllm.device import device_name, on_bound_processors, open_backend, stream_of
+from libattn.vllm.device import open_backend, stream_of
 from libattn.vllm.interface import check
 from libattn.vllm.problem import CACHE_TYPES, CACHELESS, LayerClass, refusals
 
@@ -86,8 +86,8 @@ class LibattnBackend(AttentionBackend):
 
     @classmethod
     def supported_kv_cache_layouts(cls) -> tuple[KVCacheLayout, ...]:
-        """All of them, for a cache may have any strides; first the one whose keys of a head and page are one run."""
-        return tuple(sorted(KVCacheLayout, key=lambda layout: layout is not KVCacheLayout.LBHNC))
+        """All of them, for a cache may have any strides; first vLLM's usual one, in which a page is one run."""
+        return tuple(sorted(KVCacheLayout, key=lambda layout: layout is not KVCacheLayout.LBNHC))
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
@@ -187,26 +187,6 @@ class _Run:
         self.step.prepare(batch.query_start_loc, batch.seq_lens, num_tokens=tokens, max_q=batch.max_query_len,
                           max_kv=batch.max_seq_len, seq_causal=seq_causal, stream=stream, **keys)
 
-    def run_once(self, layer: LayerClass, block: int) -> None:
-        """Runs a batch of made-up sequences, as large as there may be, so that the backend starts its threads now."""
-        seqs, rows = min(self._limits[0], self._limits[3]), block if layer.cached else 1
-        offsets = torch.arange(seqs + 1, dtype=torch.int32)
-        q = torch.zeros(seqs, layer.heads, layer.head_dim, dtype=getattr(torch, layer.q))
-        out = q.new_empty(seqs, layer.heads, layer.head_dim_v)
-        k = torch.zeros(seqs, layer.kv_heads, layer.head_dim, dtype=getattr(torch, layer.kv))
-        v = k.new_zeros(seqs, layer.kv_heads, layer.head_dim_v)
-        zeros = torch.zeros(layer.heads)
-        if layer.cached:  # one page, in which all sequences have all their keys
-            page = k.new_zeros(1, rows, layer.kv_heads, layer.head_dim + layer.head_dim_v)
-            keys = {"kv": self._backend.kv(page[..., :layer.head_dim], page[..., layer.head_dim:])}
-            addresses = {"table": torch.zeros(seqs, 1, dtype=torch.int32)}
-        else:
-            keys, addresses = {"k": k, "v": v}, {"kv_offsets": offsets}
-        self.step.prepare(offsets, torch.full((seqs,), rows, dtype=torch.int32), num_tokens=seqs, max_q=1, max_kv=rows,
-                          **addresses)
-        self.plan.run(self.step, q, out, scale=1.0, alibi_slopes=zeros if layer.alibi else None,
-                      sinks=zeros if layer.sinks else None, **keys)
-
 
 def _libattn_layers(config: VllmConfig, names: list[str] | None = None) -> dict[str, Attention]:
     """The model's layers that libattn serves, of all or of the given names."""
@@ -238,10 +218,6 @@ class LibattnMetadataBuilder(AttentionMetadataBuilder[LibattnMetadata]):
         self._runs: dict[bool | None, dict[str, _Run]] = {}
         usual = self._runs_of(self._usual_causality())
         self._announce(usual)
-        with on_bound_processors() as bound:
-            if bound:
-                name, run = next(iter(usual.items()))
-                run.run_once(self._classes[name], kv_cache_spec.block_size)
 
     def _usual_causality(self) -> bool:
         """Whether the layers of this group are causal in the batches that vLLM usually makes for them."""
@@ -299,6 +275,23 @@ def _refuse_batch(batch: CommonAttentionMetadata) -> None:
             raise NotImplementedError(f"libattn: {field} is given: accepted is None")
 
 
+def keys_and_values(cache: torch.Tensor, dim: int, dim_v: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where K [blocks, block, kv_heads, dim] and V [.., dim_v] are in a cache of vLLM [blocks, kv_heads, block, C].
+
+    By vLLM's strides, K in front of V in each vector of C. On a CPU, whose caches nobody else reads, a page that is
+    one run of memory has all its keys in front of all its values: memory gives that faster.
+    """
+    blocks, heads, block, _ = cache.shape
+    page = (block, heads)
+    if cache.device.type != "cpu" or cache[0].numel() != 1 + sum(
+            (size - 1) * stride for size, stride in zip(cache.shape[1:], cache.stride()[1:], strict=True)):
+        by_token = cache.transpose(1, 2)
+        return by_token[..., :dim], by_token[..., dim:dim + dim_v]
+    pages, split = cache.as_strided((blocks, cache[0].numel()), (cache.stride(0), 1)), block * heads * dim
+    return (pages[:, :split].unflatten(1, (*page, dim)),
+            pages[:, split:split + block * heads * dim_v].unflatten(1, (*page, dim_v)))
+
+
 class LibattnImpl(AttentionImpl[LibattnMetadata]):
     """One attention layer: writes new keys and values to its cache, and runs its class's plan."""
 
@@ -346,11 +339,9 @@ class LibattnImpl(AttentionImpl[LibattnMetadata]):
         self.layer_class = replace(self.layer_class, head_dim_v=layer.head_size_v)
 
     def _kv_of(self, cache: torch.Tensor) -> libattn.KV:
-        """libattn's description of a cache [blocks, kv_heads, block, head_size + head_size_v], K first; made once."""
+        """libattn's description of a cache [blocks, kv_heads, block, head_size + head_size_v]; made once."""
         if cache is not self._cache:
-            dim, end = self.head_size, self.head_size + self.layer_class.head_dim_v
-            pages = cache.transpose(1, 2)
-            self._kv = self.backend.kv(pages[..., :dim], pages[..., dim:end])
+            self._kv = self.backend.kv(*keys_and_values(cache, self.head_size, self.layer_class.head_dim_v))
             self._cache = cache
         return self._kv
 
