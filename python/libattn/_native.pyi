@@ -92,14 +92,14 @@ class Backend:
         Fixes kernels for a problem that gives max_seqs, max_q, max_kv and max_rows. Raises Error (ATTN_E_UNSUPPORTED) if the backend does not serve it.
         """
 
-    def kv(self, k: object, v: object | None = None, *, k_scale: object | None = None, v_scale: object | None = None) -> KV:
+    def kv(self, k: object, v: object | None = None, *, k_scale: object | None = None, v_scale: object | None = None, head_dim_vo: int = 0) -> KV:
         """
-        The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales are numbers, for 8-bit types.
+        The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an MLA cache, whose values are the first head_dim_vo columns of k. Scales are numbers, for 8-bit types.
         """
 
-    def kv_write(self, kv: KV, k: object, v: object | None, slot_mapping: object, *, stream: int = 0) -> None:
+    def kv_write(self, kv: KV, k: object, v: object | None, slot_mapping: object, *, k_rope: object | None = None, stream: int = 0) -> None:
         """
-        Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + place; a negative slot is skipped. slot_mapping is i64.
+        Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + place; a negative slot is skipped. slot_mapping is i64. An MLA cache takes k alone, with v None, or in two parts: its first head_dim_vo columns as k, the others as k_rope.
         """
 
     def synchronize(self, stream: int = 0) -> None:
@@ -152,9 +152,9 @@ class Plan:
     def step(self) -> Step:
         """A schedule of its own, for steps that overlap those of another."""
 
-    def run(self, step: Step, q: object, out: object, *, scale: float, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, sinks: object | None = None, stream: int = 0) -> None:
+    def run(self, step: Step, q: object, out: object, *, scale: float, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, sinks: object | None = None, q_rope: object | None = None, stream: int = 0) -> None:
         """
-        Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. Other threads of Python run meanwhile. On a GPU the call does not wait for the result.
+        Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; of MLA q may have its first head_dim_vo columns, and q_rope [tokens, heads, the others]. Other threads of Python run meanwhile. On a GPU the call does not wait for the result.
         """
 
     @property

@@ -88,6 +88,7 @@ bool Array::view_fast(PyObject *object)
     if (table->view_from_object(object, &tensor) != 0)
         throw nb::python_error(); // says why the array cannot be viewed, as of one that requires grad
     take(tensor);
+    object_ = nb::borrow(object);
     current_stream_ = table->current_stream;
     return true;
 }

@@ -94,7 +94,8 @@ class Array
     int rank_ = 0;
     int32_t device_type_ = 0, device_id_ = 0;
     int64_t shape_[MOST]{}, strides_[MOST]{}; // strides in elements
-    nb::ndarray<nb::ro> keep_;
+    nb::object object_;                       // with the table
+    nb::ndarray<nb::ro> keep_;                // without
 };
 
 // What `stream` is for work on a CPU by the threads that torch computes with; 0 if there are none.

@@ -300,25 +300,40 @@ static Mask mask_of(const Array &array, const Plan &plan, const attn_batch &batc
     return mask;
 }
 
+// Queries in one piece, or of MLA in two: columns that are multiplied with the latent, and those of RoPE.
+static void give_queries(attn_tensors &tensors, const Array &q, const Array &rope, const Plan &plan,
+                         int64_t tokens)
+{
+    const attn_problem &problem = plan.problem;
+    const uint32_t dim = rope ? problem.head_dim_vo : problem.head_dim;
+    need_key(rope, problem.mla != 0, "mla=1");
+    need_tokens(q.need_on(plan.backend->device), tokens, problem.heads, dim);
+    tensors.q = q.tensor();
+    if (!rope)
+        return;
+    need_tokens(rope.need_on(plan.backend->device).need_dtype(q.dtype()), tokens, problem.heads,
+                problem.head_dim - dim);
+    tensors.q_rope = rope.tensor();
+}
+
 static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out_, float scale, const KV *kv,
                      nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_, nb::handle slopes_,
-                     nb::handle sinks_, uintptr_t stream)
+                     nb::handle sinks_, nb::handle rope_, uintptr_t stream)
 {
     const attn_problem &problem = plan.problem;
     const attn_device &device = plan.backend->device;
     const Array q(q_, "q"), out(out_, "out", true),
         k = optional(k_, "k"), v = optional(v_, "v"), lse = optional(lse_, "lse", true),
         mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"),
-        sinks = optional(sinks_, "sinks");
+        sinks = optional(sinks_, "sinks"), rope = optional(rope_, "q_rope");
     if (!step.prepared)
         refuse("step", "step is not prepared; prepare it for the lengths of the step first");
     const int64_t tokens = step.batch.num_tokens;
-    need_tokens(q.need_on(device), tokens, problem.heads, problem.head_dim);
     need_tokens(out.need_on(device), tokens, problem.heads, problem.head_dim_vo);
     attn_tensors tensors;
     ATTN_INIT(&tensors);
     tensors.softmax_scale = scale;
-    tensors.q = q.tensor();
+    give_queries(tensors, q, rope, plan, tokens);
     tensors.out = out.tensor();
     need_key(k, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
@@ -370,7 +385,7 @@ static attn_scale scale_of(KV &kv, nb::handle scale, const char *name)
 }
 
 static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object k_, nb::object v_,
-                                   nb::handle k_scale, nb::handle v_scale)
+                                   nb::handle k_scale, nb::handle v_scale, uint32_t head_dim_vo)
 {
     auto kv = std::make_shared<KV>();
     kv->backend = backend;
@@ -384,12 +399,16 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
     desc.block = (uint32_t)k.size(1);
     desc.kv_heads = (uint32_t)k.size(2);
     desc.head_dim = (uint32_t)k.size(3);
+    desc.head_dim_vo = head_dim_vo;
     desc.k = k.buffer();
     desc.k_page_stride = k.stride(0);
     desc.k_token_stride = k.stride(1);
     desc.k_head_stride = k.stride(2);
     desc.k_scale = scale_of(*kv, k_scale, "k_scale");
     if (v) {
+        if (head_dim_vo != 0 && head_dim_vo != v.size(3))
+            refuse("head_dim_vo", "head_dim_vo is " + std::to_string(head_dim_vo) + "; the " +
+                                      std::to_string(v.size(3)) + " of v is accepted, or None");
         v.need_rank(4).need_inner().need_on(backend->device);
         for (int dim = 0; dim < 3; dim++)
             v.need_size(dim, k.size(dim));
@@ -410,14 +429,21 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
 }
 
 static void kv_write(const Backend &backend, const KV &kv, nb::handle k_, nb::handle v_, nb::handle slots_,
-                     uintptr_t stream)
+                     nb::handle rope_, uintptr_t stream)
 {
-    const Array k(k_, "k"), v = optional(v_, "v"), slots(slots_, "slot_mapping");
+    const Array k(k_, "k"), v = optional(v_, "v"), slots(slots_, "slot_mapping"),
+                            rope = optional(rope_, "k_rope");
     slots.need_dtype(ATTN_INT64).need_on(backend.device).need_list(0);
     const int64_t tokens = slots.size(0);
-    need_tokens(k.need_on(backend.device), tokens, kv.desc.kv_heads, kv.desc.head_dim);
+    const uint32_t dim = rope ? kv.desc.head_dim_vo : kv.desc.head_dim;
+    need_tokens(k.need_on(backend.device), tokens, kv.desc.kv_heads, dim);
     attn_kv_write_args args;
     ATTN_INIT(&args);
+    if (rope) {
+        need_tokens(rope.need_on(backend.device).need_dtype(k.dtype()), tokens, kv.desc.kv_heads,
+                    kv.desc.head_dim - dim);
+        args.k_rope = rope.tensor();
+    }
     args.k_dtype = k.dtype();
     args.num_tokens = (uint32_t)tokens;
     args.k_new = k.tensor();
@@ -466,17 +492,19 @@ void bind_plan(nb::module_ &module)
             "Fixes kernels for a problem that gives max_seqs, max_q, max_kv and max_rows. Raises Error "
             "(ATTN_E_UNSUPPORTED) if the backend does not serve it.")
         .def("kv", make_kv, arg("k"), arg("v").none() = nb::none(), nb::kw_only(),
-             arg("k_scale") = nb::none(), arg("v_scale") = nb::none(),
+             arg("k_scale") = nb::none(), arg("v_scale") = nb::none(), arg("head_dim_vo") = 0,
              "The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, "
              "head_dim], v the "
-             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache. Scales "
-             "are numbers, "
-             "for 8-bit types.")
+             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache, whose "
+             "values are "
+             "the first head_dim_vo columns of k. Scales are numbers, for 8-bit types.")
         .def("kv_write", kv_write, arg("kv"), arg("k"), arg("v").none(), arg("slot_mapping"), nb::kw_only(),
-             arg("stream") = 0,
+             arg("k_rope") = nb::none(), arg("stream") = 0,
              "Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + "
              "place; a negative "
-             "slot is skipped. slot_mapping is i64.")
+             "slot is skipped. slot_mapping is i64. An MLA cache takes k alone, with v None, or in two "
+             "parts: its first "
+             "head_dim_vo columns as k, the others as k_rope.")
         .def("synchronize", synchronize, arg("stream") = 0, "Waits until everything on the stream is done.");
     module.def(
         "torch_threads", torch_threads,
@@ -510,12 +538,14 @@ void bind_plan(nb::module_ &module)
         .def("run", run_plan, arg("step"), arg("q"), arg("out"), nb::kw_only(), arg("scale"),
              arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
              arg("lse") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
-             arg("sinks") = nb::none(), arg("stream") = 0,
+             arg("sinks") = nb::none(), arg("q_rope") = nb::none(), arg("stream") = 0,
              "Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, "
              "head_dim_vo], over `kv`, "
              "or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 "
              "[tokens, heads]; "
-             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]. "
+             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; "
+             "of MLA "
+             "q may have its first head_dim_vo columns, and q_rope [tokens, heads, the others]. "
              "Other threads of "
              "Python run meanwhile. On a GPU the call does not wait for the result.")
         .def_prop_ro(

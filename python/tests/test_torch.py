@@ -520,6 +520,40 @@ def test_compile() -> None:
         close(compiled(q), varlen_definition(q, q, q, cu, cu, causal=True) * 2, "torch.compile, packed, fullgraph")
 
 
+def latent_attention(q: torch.Tensor, keys: torch.Tensor, dim_v: int, scale: float) -> torch.Tensor:
+    """Causal MLA of one sequence in double precision: q [tokens, heads, dim], keys [keys, dim]."""
+    q, keys = q.double(), keys.double()
+    scores = torch.einsum("qhd,kd->hqk", q, keys) * scale
+    hidden = torch.arange(len(keys)) > torch.arange(len(q))[:, None] + len(keys) - len(q)
+    return torch.einsum("hqk,kd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), keys[:, :dim_v])
+
+
+def test_steps() -> None:
+    """A step over arrays that nobody else holds, of MLA, whose queries and keys come in one part and in two."""
+    dim, dim_v, heads, block, count, tokens = 96, 64, 8, 16, 70, 20
+    problem = f"heads={heads} kv_heads=1 head_dim={dim}/{dim_v} mla=1 q=f32 kv=f32 block={block}"
+    backend = libattn.backend(problem, device="cpu")
+    plan = backend.plan(f"{problem} max_seqs=4 max_q=64 max_kv=256 max_rows=128")
+    step = plan.step()
+    keys, q = torch.randn(count, 1, dim), torch.randn(tokens, heads, dim)
+    step.prepare(torch.tensor([0, tokens], dtype=torch.int32), torch.tensor([count], dtype=torch.int32),
+                 table=torch.arange(1, 6, dtype=torch.int32)[None], num_tokens=tokens, max_q=tokens, max_kv=count)
+    taken = [torch.full((size,), -1, dtype=torch.int32) for size in (1, 2, 5) for _ in range(1000)]  # where they were
+    right = latent_attention(q, keys[:, 0], dim_v, 0.1)
+    for parts in (False, True):
+        kv = backend.kv(torch.zeros(8, block, 1, dim), head_dim_vo=dim_v)
+        k, k_rope = (keys[..., :dim_v], keys[..., dim_v:]) if parts else (keys, None)
+        backend.kv_write(kv, k, None, torch.arange(block, block + count), k_rope=k_rope)
+        queries, q_rope = (q[..., :dim_v], q[..., dim_v:]) if parts else (q, None)
+        out = torch.empty(tokens, heads, dim_v)
+        plan.run(step, queries, out, scale=0.1, kv=kv, q_rope=q_rope)
+        close(out, right, f"a step of MLA in {1 + parts} parts")
+        refused(lambda: plan.run(step, q, out, scale=0.1, kv=kv, q_rope=q), "queries and their rope", "q has 96", "64 is accepted")
+        refused(lambda: backend.kv_write(kv, keys, None, torch.arange(count), k_rope=keys), "keys and their rope", "k")
+    refused(lambda: backend.kv(torch.zeros(8, block, 1, dim), head_dim_vo=dim + 1), "too many values", "head_dim_vo")
+    del taken
+
+
 def test_threads() -> None:
     """Work on a CPU runs on torch's threads, however many it has, and starts none."""
     code = """
