@@ -20,7 +20,7 @@ _WARNING = check()  # before anything that may have moved is imported
 from vllm import envs  # noqa: E402
 from vllm.config import VllmConfig, get_layers_from_vllm_config  # noqa: E402
 from vllm.logger import init_logger  # noqa: E402
-from vllm.model_executor.layers.attention import Attention  # noqa: E402
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.attention.backend import (  # noqa: E402
     AttentionBackend,
@@ -123,6 +123,11 @@ class LibattnBackend(AttentionBackend):
     def supports_batch_invariance(cls) -> bool:
         return not _refusals(_some_layer(det=True))
 
+    @staticmethod
+    def layer_of(**features: Any) -> LayerClass:
+        """The class of layers that vLLM's configuration names by these features."""
+        return LayerClass(**features)
+
     @classmethod
     def validate_configuration(cls, **config: Any) -> list[str]:
         """Why layers of this configuration are not served, a sentence each; empty if they are.
@@ -131,14 +136,12 @@ class LibattnBackend(AttentionBackend):
         The numbers of heads are not known here: each layer asks again with its own when it is made.
         """
         reasons = super().validate_configuration(**config)
-        if config["use_mla"]:
-            return reasons + ["use_mla=True: libattn's backend of vLLM serves no MLA; leave out CUSTOM for this model"]
         cache = config["kv_cache_dtype"] or "auto"
         if cache not in CACHE_TYPES:
             return reasons + [f"kv_cache_dtype={cache}: accepted are {', '.join(CACHE_TYPES)}"]
         attn_type = AttentionType(config["attn_type"]).value
         q = _type_name(config["dtype"])
-        layer = LayerClass(
+        layer = cls.layer_of(
             heads=_SOME_HEADS, kv_heads=_SOME_HEADS, head_dim=config["head_size"], head_dim_v=config["head_size"],
             q=q, kv=CACHE_TYPES[cache] or q, attn_type=attn_type, sinks=config["has_sink"],
             window=_SOME_WINDOW if config.get("has_sliding_window") else None,
@@ -152,6 +155,7 @@ class LibattnMetadata:
     """What layers read of a batch. Valid until its builder builds again."""
 
     runs: dict[str, "_Run"]  # of each layer, by its name
+    num_reqs: int  # sequences
     num_actual_tokens: int  # rows of queries that count; rows behind them are not touched
     slot_mapping: torch.Tensor  # i64 [tokens]; vLLM's cross-attention puts its own here
     stream: int
@@ -188,10 +192,10 @@ class _Run:
                           max_kv=batch.max_seq_len, seq_causal=seq_causal, stream=stream, **keys)
 
 
-def _libattn_layers(config: VllmConfig, names: list[str] | None = None) -> dict[str, Attention]:
+def _libattn_layers(config: VllmConfig, names: list[str] | None = None) -> dict[str, Any]:
     """The model's layers that libattn serves, of all or of the given names."""
-    layers = get_layers_from_vllm_config(config, Attention, names)
-    return {name: layer for name, layer in layers.items() if isinstance(layer.impl, LibattnImpl)}
+    layers = get_layers_from_vllm_config(config, AttentionLayerBase, names)
+    return {name: layer for name, layer in layers.items() if isinstance(getattr(layer, "impl", None), Served)}
 
 
 class LibattnMetadataBuilder(AttentionMetadataBuilder[LibattnMetadata]):
@@ -263,7 +267,7 @@ class LibattnMetadataBuilder(AttentionMetadataBuilder[LibattnMetadata]):
         seq_causal = batch.causal.to(torch.uint8) if each else None
         for run in dict.fromkeys(runs.values()):
             run.prepare(batch, tokens, seq_causal, stream)
-        return LibattnMetadata(runs, tokens, batch.slot_mapping, stream)
+        return LibattnMetadata(runs, batch.num_reqs, tokens, batch.slot_mapping, stream)
 
 
 def _refuse_batch(batch: CommonAttentionMetadata) -> None:
@@ -292,7 +296,73 @@ def keys_and_values(cache: torch.Tensor, dim: int, dim_v: int) -> tuple[torch.Te
             pages[:, split:split + block * heads * dim_v].unflatten(1, (*page, dim_v)))
 
 
-class LibattnImpl(AttentionImpl[LibattnMetadata]):
+class Served:
+    """What the implementations of layers have in common: their class, and where their cache is."""
+
+    layer_class: LayerClass
+    backend: libattn.Backend | None = None  # the builder's
+    _kv: libattn.KV | None = None  # of the cache at the address and with the scales in _known
+    _known: tuple[int, float, float] | None = None
+
+    def become(self, layer_class: LayerClass) -> None:
+        """Takes the class of the layer. Raises ValueError if libattn serves none such, with every reason."""
+        self.layer_class = layer_class
+        reasons = refusals(self.problem(_BLOCK), current_platform.device_type)
+        if reasons:
+            raise ValueError(f"libattn does not serve '{self.problem(_BLOCK)}': {'; '.join(reasons)}")
+
+    def problem(self, block: int) -> str:
+        """The problem string of this layer in its usual batches, with pages of `block` tokens."""
+        return self.layer_class.problem(block, self.layer_class.attn_type == "decoder")
+
+    def know(self, layer: Any) -> None:
+        """Takes from the layer what vLLM does not pass to the constructor."""
+
+    def arrays(self, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Keys [blocks, block, kv_heads, head_dim] and values in a cache of vLLM; None if keys contain them."""
+        raise NotImplementedError
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether the cache has scales."""
+        return self.layer_class.kv.startswith("float8")
+
+    def kv_of(self, cache: torch.Tensor, k_scale: float = 1.0, v_scale: float = 1.0) -> libattn.KV:
+        """libattn's description of a cache; made again if cache or scales are others. The scales are of 8 bits."""
+        known = (cache.data_ptr(), k_scale, v_scale)
+        if known != self._known:
+            k, v = self.arrays(cache.view(getattr(torch, self.layer_class.kv)))
+            self._kv = self.backend.kv(
+                k, v, k_scale=k_scale if self.eight_bits else None,
+                v_scale=v_scale if self.eight_bits and v is not None else None,
+                head_dim_vo=self.layer_class.head_dim_v)
+            self._known = known
+        return self._kv
+
+
+def class_of_layer(num_heads: int, num_kv_heads: int, head_size: int, dim_v: int, kv_cache_dtype: str,
+                   sliding_window: int | None, **features: Any) -> LayerClass:
+    """The class of a layer by what vLLM passes to its constructor.
+
+    Raises ValueError for a type of the cache that libattn has no word for.
+    """
+    if kv_cache_dtype not in CACHE_TYPES:
+        raise ValueError(f"libattn: kv_cache_dtype={kv_cache_dtype}: accepted are {', '.join(CACHE_TYPES)}")
+    q = _type_name(torch.get_default_dtype())  # vLLM sets the model's type as default while it makes layers
+    return LayerClass(
+        heads=num_heads, kv_heads=num_kv_heads, head_dim=head_size, head_dim_v=dim_v, q=q,
+        kv=CACHE_TYPES[kv_cache_dtype] or q, window=sliding_window if sliding_window and sliding_window > 0 else None,
+        det=bool(envs.VLLM_BATCH_INVARIANT), **features)
+
+
+def refuse_others(others: dict[str, Any]) -> None:
+    """Raises ValueError for arguments of a layer's constructor that would otherwise be left out silently."""
+    unknown = [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
+    if unknown:
+        raise ValueError(f"libattn: {', '.join(unknown)} of an attention layer: accepted is None")
+
+
+class LibattnImpl(Served, AttentionImpl[LibattnMetadata]):
     """One attention layer: writes new keys and values to its cache, and runs its class's plan."""
 
     def __init__(self, num_heads: int, head_size: int, scale: float, num_kv_heads: int | None = None,
@@ -304,11 +374,7 @@ class LibattnImpl(AttentionImpl[LibattnMetadata]):
 
         Raises ValueError if libattn does not serve such a layer, with every reason.
         """
-        unknown = [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
-        if unknown:
-            raise ValueError(f"libattn: {', '.join(unknown)} of an attention layer: accepted is None")
-        if kv_cache_dtype not in CACHE_TYPES:
-            raise ValueError(f"libattn: kv_cache_dtype={kv_cache_dtype}: accepted are {', '.join(CACHE_TYPES)}")
+        refuse_others(others)
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.kv_cache_dtype = kv_cache_dtype
@@ -317,35 +383,24 @@ class LibattnImpl(AttentionImpl[LibattnMetadata]):
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
         self.sinks = sinks
         self.alibi_slopes = None if alibi_slopes is None else torch.tensor(alibi_slopes, dtype=torch.float32)
-        q = _type_name(torch.get_default_dtype())  # vLLM sets the model's type as default while it makes layers
-        self.layer_class = LayerClass(
-            heads=num_heads, kv_heads=self.num_kv_heads, head_dim=head_size, head_dim_v=head_size, q=q,
-            kv=CACHE_TYPES[kv_cache_dtype] or q, attn_type=AttentionType(attn_type).value,
-            window=sliding_window if sliding_window and sliding_window > 0 else None, softcap=logits_soft_cap or 0.0,
-            alibi=alibi_slopes is not None, sinks=sinks is not None, det=bool(envs.VLLM_BATCH_INVARIANT))
-        reasons = refusals(self.problem(_BLOCK), current_platform.device_type)
-        if reasons:
-            raise ValueError(f"libattn does not serve '{self.problem(_BLOCK)}': {'; '.join(reasons)}")
-        self.backend: libattn.Backend | None = None  # the builder's
-        self._cache: torch.Tensor | None = None
-        self._kv: libattn.KV | None = None
+        self.become(class_of_layer(
+            num_heads, self.num_kv_heads, head_size, head_size, kv_cache_dtype, sliding_window,
+            attn_type=AttentionType(attn_type).value, softcap=logits_soft_cap or 0.0, alibi=alibi_slopes is not None,
+            sinks=sinks is not None))
 
-    def problem(self, block: int) -> str:
-        """The problem string of this layer in its usual batches, with pages of `block` tokens."""
-        return self.layer_class.problem(block, self.layer_class.attn_type == "decoder")
-
-    def know(self, layer: Attention) -> None:
-        """Takes from the layer what vLLM does not pass to the constructor."""
+    def know(self, layer: Any) -> None:
+        """Takes the size of values, which vLLM does not pass to the constructor."""
         self.layer_class = replace(self.layer_class, head_dim_v=layer.head_size_v)
 
-    def _kv_of(self, cache: torch.Tensor) -> libattn.KV:
-        """libattn's description of a cache [blocks, kv_heads, block, head_size + head_size_v]; made once."""
-        if cache is not self._cache:
-            self._kv = self.backend.kv(*keys_and_values(cache, self.head_size, self.layer_class.head_dim_v))
-            self._cache = cache
-        return self._kv
+    def arrays(self, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V of a cache [blocks, kv_heads, block, head_size + head_size_v]."""
+        return keys_and_values(cache, self.head_size, self.layer_class.head_dim_v)
 
-    def do_kv_cache_update(self, layer: Attention, key: torch.Tensor, value: torch.Tensor, kv_cache: torch.Tensor,
+    def _kv_of(self, cache: torch.Tensor, layer: Any) -> libattn.KV:
+        """libattn's description of the cache of this layer."""
+        return self.kv_of(cache, layer._k_scale_float, layer._v_scale_float) if self.eight_bits else self.kv_of(cache)
+
+    def do_kv_cache_update(self, layer: Any, key: torch.Tensor, value: torch.Tensor, kv_cache: torch.Tensor,
                            slot_mapping: torch.Tensor) -> None:
         """Writes `key` and `value` [tokens, kv_heads, dim] to slots i64 [tokens]; a negative slot is left out.
 
@@ -355,10 +410,10 @@ class LibattnImpl(AttentionImpl[LibattnMetadata]):
         tokens = slot_mapping.shape[0]
         if self.attn_type in CACHELESS or tokens == 0 or kv_cache.numel() == 0:
             return
-        self.backend.kv_write(self._kv_of(kv_cache), key[:tokens], value[:tokens], slot_mapping,
+        self.backend.kv_write(self._kv_of(kv_cache, layer), key[:tokens], value[:tokens], slot_mapping,
                               stream=stream_of(kv_cache.device))
 
-    def forward(self, layer: Attention, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    def forward(self, layer: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                 kv_cache: torch.Tensor, attn_metadata: LibattnMetadata | None, output: torch.Tensor,
                 output_scale: torch.Tensor | None = None,
                 output_block_scale: torch.Tensor | None = None) -> torch.Tensor:
@@ -372,7 +427,7 @@ class LibattnImpl(AttentionImpl[LibattnMetadata]):
         if attn_metadata is None:
             return output.fill_(0)
         run = attn_metadata.runs[layer.layer_name]
-        keys = {"kv": self._kv_of(kv_cache)} if self.layer_class.cached else {"k": key, "v": value}
+        keys = {"kv": self._kv_of(kv_cache, layer)} if self.layer_class.cached else {"k": key, "v": value}
         run.plan.run(run.step, query, output, scale=self.scale, alibi_slopes=self.alibi_slopes, sinks=self._sinks(),
                      stream=attn_metadata.stream, **keys)
         return output

@@ -14,6 +14,7 @@ class LibattnCpuPlatform(_Platform):
     """vLLM's CPU platform, except that it does what `--attention-backend CUSTOM` says."""
 
     chooses_libattn = True
+    mla_backend = "libattn.vllm.mla.LibattnMlaBackend"
 
     @classmethod
     def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any,
@@ -24,8 +25,9 @@ class LibattnCpuPlatform(_Platform):
         """
         if selected_backend is not AttentionBackendEnum.CUSTOM:
             return super().get_attn_backend_cls(selected_backend, attn_selector_config, num_heads)
-        backend = AttentionBackendEnum.CUSTOM.get_class()
+        path = cls.mla_backend if attn_selector_config.use_mla else AttentionBackendEnum.CUSTOM.get_path()
+        backend = resolve_obj_by_qualname(path)
         reasons = backend.validate_configuration(device_capability=None, **attn_selector_config._asdict())
         if reasons:
             raise ValueError(f"attention backend CUSTOM does not serve {attn_selector_config}: {'; '.join(reasons)}")
-        return AttentionBackendEnum.CUSTOM.get_path()
+        return path

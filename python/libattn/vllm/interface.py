@@ -15,11 +15,11 @@ _BACKEND = "vllm.v1.attention.backend"
 
 # Names that have to be there.
 _NAMES = {
-    _BACKEND: ("AttentionBackend", "AttentionImpl", "AttentionMetadataBuilder", "AttentionType", "AttentionCGSupport",
-               "CommonAttentionMetadata", "MultipleOf"),
+    _BACKEND: ("AttentionBackend", "AttentionImpl", "AttentionMetadataBuilder", "MLAAttentionImpl", "AttentionType",
+               "AttentionCGSupport", "CommonAttentionMetadata", "MultipleOf"),
     "vllm.config": ("VllmConfig", "get_layers_from_vllm_config"),
     "vllm.logger": ("init_logger",),
-    "vllm.model_executor.layers.attention": ("Attention",),
+    "vllm.model_executor.layers.attention_layer_base": ("AttentionLayerBase",),
     "vllm.platforms": ("current_platform",),
     "vllm.v1.kv_cache_interface": ("AttentionSpec", "KVCacheLayout"),
 }
@@ -46,6 +46,14 @@ _FUNCTIONS = {
     "AttentionImpl.__init__": (
         "num_heads", "head_size", "scale", "num_kv_heads", "alibi_slopes", "sliding_window", "kv_cache_dtype",
         "logits_soft_cap", "attn_type", "kv_sharing_target_layer_name"),
+    "MLAAttentionImpl.__init__": (
+        "num_heads", "head_size", "scale", "num_kv_heads", "alibi_slopes", "sliding_window", "kv_cache_dtype",
+        "logits_soft_cap", "attn_type", "kv_sharing_target_layer_name", "q_lora_rank", "kv_lora_rank",
+        "qk_nope_head_dim", "qk_rope_head_dim", "qk_head_dim", "v_head_dim", "kv_b_proj", "indexer",
+        "q_pad_num_heads"),
+    "MLAAttentionImpl.forward_mqa": ("q", "kv_c_and_k_pe_cache", "attn_metadata", "layer"),
+    "MLAAttentionImpl.do_kv_cache_update": (
+        "kv_c_normed", "k_pe", "kv_cache", "slot_mapping", "kv_cache_dtype", "k_scale"),
     "AttentionImpl.forward": (
         "layer", "query", "key", "value", "kv_cache", "attn_metadata", "output", "output_scale", "output_block_scale"),
 }
@@ -55,6 +63,7 @@ _ABSTRACT = {
     "AttentionBackend": {"get_name", "get_impl_cls", "get_builder_cls"},
     "AttentionMetadataBuilder": {"__init__", "build"},
     "AttentionImpl": {"__init__", "forward"},
+    "MLAAttentionImpl": {"__init__", "forward_mqa"},
 }
 
 _FIELDS = ("query_start_loc", "query_start_loc_cpu", "seq_lens", "num_reqs", "num_actual_tokens", "max_query_len",

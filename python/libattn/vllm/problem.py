@@ -6,7 +6,8 @@ from functools import lru_cache
 import libattn
 
 # Element types of the cache by vLLM's --kv-cache-dtype; "" is that of the queries.
-CACHE_TYPES = {"auto": "", "float16": "float16", "bfloat16": "bfloat16"}
+CACHE_TYPES = {"auto": "", "float16": "float16", "bfloat16": "bfloat16", "fp8": "float8_e4m3fn",
+               "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 
 # Types of attention without a cache: all keys are in the call.
 CACHELESS = ("encoder", "encoder_only")
@@ -28,6 +29,7 @@ class LayerClass:
     alibi: bool = False
     sinks: bool = False
     det: bool = False
+    mla: bool = False  # keys have head_dim numbers, of which the first head_dim_v are the values
 
     @property
     def cached(self) -> bool:
@@ -41,6 +43,10 @@ class LayerClass:
                 f"q={self.q} kv={self.kv} causal={int(causal is not False)}"]
         if self.cached:
             keys.append(f"block={block}")
+        if self.mla:
+            keys.append("mla=1")
+        if self.kv.startswith("float8"):
+            keys.append("scales=tensor")
         if causal is None:
             keys.append("seq_causal=1")
         if self.window is not None:

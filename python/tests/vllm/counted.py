@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""libattn's backend of vLLM, with its calls counted and, where the test asks for it, with a fault in each layer."""
+"""libattn's backends of vLLM, with their calls counted and, where the test asks for it, with a fault in each layer."""
 import os
 from collections import Counter
 from typing import Any
 
 from libattn.vllm.backend import LibattnBackend, LibattnImpl, LibattnMetadataBuilder
+from libattn.vllm.mla import LibattnMlaBackend, LibattnMlaImpl, LibattnMlaMetadataBuilder
 
 CALLS: Counter[str] = Counter()
 
@@ -57,3 +58,41 @@ class CountedBackend(LibattnBackend):
     @staticmethod
     def get_builder_cls() -> type[CountedBuilder]:
         return CountedBuilder
+
+
+class CountedMlaBuilder(LibattnMlaMetadataBuilder):
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        CALLS["build"] += 1
+        return super().build(*args, **kwargs)
+
+
+class CountedMlaImpl(LibattnMlaImpl):
+    def __init__(self, num_heads: int, head_size: int, scale: float, *args: Any, **kwargs: Any) -> None:
+        super().__init__(num_heads, head_size, scale * 1.02 if os.environ.get("TEST_FAULT") else scale, *args, **kwargs)
+
+    def do_kv_cache_update(self, *args: Any, **kwargs: Any) -> None:
+        CALLS["update"] += 1
+        super().do_kv_cache_update(*args, **kwargs)
+
+    def forward_mqa(self, *args: Any, **kwargs: Any) -> Any:
+        CALLS["forward"] += 1
+        return super().forward_mqa(*args, **kwargs)
+
+
+class CountedMlaBackend(LibattnMlaBackend):
+    @staticmethod
+    def get_impl_cls() -> type[CountedMlaImpl]:
+        return CountedMlaImpl
+
+    @staticmethod
+    def get_builder_cls() -> type[CountedMlaBuilder]:
+        return CountedMlaBuilder
+
+
+def register() -> None:
+    """Has vLLM take these for libattn's."""
+    from vllm.platforms import current_platform
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+
+    register_backend(AttentionBackendEnum.CUSTOM, "counted.CountedBackend")
+    type(current_platform).mla_backend = "counted.CountedMlaBackend"

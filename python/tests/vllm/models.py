@@ -15,6 +15,13 @@ FAMILIES = {
     "mistral": ("MistralConfig", dict(sliding_window=64)),
     "gemma2": ("Gemma2Config", dict(sliding_window=64, attn_logit_softcapping=3.0, query_pre_attn_scalar=64)),
     "falcon": ("FalconConfig", dict(alibi=True, tie_word_embeddings=False, head_dim=None)),
+    "deepseek-v2": ("DeepseekV2Config", dict(
+        num_key_value_heads=4, head_dim=None, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=64,
+        qk_rope_head_dim=64, v_head_dim=64, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2,
+        n_group=1, topk_group=1, moe_intermediate_size=128,
+        # Of other kinds of RoPE vLLM 0.32 has a kernel for CPUs that takes heads for dense ones, which MLA's are not.
+        rope_parameters=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=1024, beta_fast=32.0,
+                             beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0))),
     "gpt-oss": ("GptOssConfig", dict(sliding_window=64, num_local_experts=4, num_experts_per_tok=2)),
 }
 

@@ -31,6 +31,8 @@ def serve(backend: str, model: str) -> dict[str, Any]:
     """Tokens and log probabilities of the prompts, of a second time that finds them cached, and calls of libattn."""
     from vllm import LLM, SamplingParams
 
+    if backend == "CPU_ATTN" and "deepseek" in model:
+        backend = "CPU_MLA"
     llm = LLM(model=model, skip_tokenizer_init=True, dtype="float32", max_model_len=1024, max_num_seqs=8,
               max_num_batched_tokens=64, enable_chunked_prefill=True, enable_prefix_caching=True, enforce_eager=True,
               kv_cache_memory_bytes=64 << 20, seed=0, attention_backend=backend)
@@ -55,9 +57,9 @@ def main(backend: str, out: str, models: list[str]) -> None:
 
     load_general_plugins()
     if backend == "CUSTOM":
-        from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+        import counted
 
-        register_backend(AttentionBackendEnum.CUSTOM, "counted.CountedBackend")
+        counted.register()
     results: dict[str, Any] = {}
     for model in models:
         try:

@@ -33,12 +33,14 @@ from vllm.v1.kv_cache_interface import KVCacheLayout
 import libattn
 from libattn.vllm import guard, interface, platform, register
 from libattn.vllm.backend import LibattnBackend
+from libattn.vllm.mla import LibattnMlaBackend
 
 BLOCK = 16
 HEADS, KV_HEADS, DIM = 4, 2, 32
 SEQUENCES = [(1, 37), (20, 20), (7, 133), (1, 1)]  # queries and keys: a decode, a prompt, a chunk, a first token
 PADDING = 3  # rows of queries behind the batch
 # The error's root mean square beside the result's: bounds of docs/definition.md.
+CACHE_CODES = {"fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 BOUNDS = {torch.float32: 3e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
 
 
@@ -56,6 +58,7 @@ class Case:
     sinks: bool = False
     causal: Any = True  # or a list of a flag for each sequence
     attn_type: str = "decoder"
+    cache: str = "auto"  # vLLM's --kv-cache-dtype
     layout: KVCacheLayout = KVCacheLayout.LBHNC
     sequences: list[tuple[int, int]] = dataclasses.field(default_factory=lambda: list(SEQUENCES))
     most_sequences: int = 8
@@ -68,6 +71,8 @@ class FakeLayer(Attention):
         torch.nn.Module.__init__(self)
         self.impl, self.head_size_v = impl, head_size_v
         self.layer_name, self.kv_sharing_target_layer_name = "layer", None
+        self._k_scale_float, self._v_scale_float = 0.25, 0.5
+        self._k_scale = torch.tensor(0.25)
 
 
 @contextmanager
@@ -86,7 +91,7 @@ def make_layer(case: Case, backend: type, config: SimpleNamespace) -> FakeLayer:
     slopes = [2.0 ** -(head + 1) for head in range(HEADS)] if case.alibi else None
     extra = {"sinks": torch.nn.Parameter(torch.linspace(-1, 2, HEADS).to(case.dtype))} if case.sinks else {}
     with default_type(case.dtype):
-        impl = backend.get_impl_cls()(HEADS, case.dim, case.dim**-0.5, KV_HEADS, slopes, case.window, "auto",
+        impl = backend.get_impl_cls()(HEADS, case.dim, case.dim**-0.5, KV_HEADS, slopes, case.window, case.cache,
                                       case.softcap, case.attn_type, None, **extra)
     layer = FakeLayer(impl, case.dim_v)
     config.compilation_config.static_forward_context["layer"] = layer
@@ -111,8 +116,16 @@ def make_cache(case: Case, blocks: int) -> torch.Tensor:
     """The second of two layers' caches [blocks, kv_heads, block, K and V] in the case's layout, filled with NaN."""
     shape = (2, blocks, KV_HEADS, BLOCK, case.dim + case.dim_v)
     order = case.layout.stride_order
-    storage = torch.full([shape[axis] for axis in order], float("nan"), dtype=case.dtype)
+    codes = CACHE_CODES.get(case.cache)  # vLLM's caches of 8 bits are bytes
+    storage = torch.full([shape[axis] for axis in order], float("nan"), dtype=codes or case.dtype)
+    storage = storage.view(torch.uint8) if codes else storage
     return storage.permute([order.index(axis) for axis in range(5)])[1]
+
+
+def as_cached(case: Case, x: torch.Tensor, scale: float) -> torch.Tensor:
+    """What a cache of the case keeps of keys or values."""
+    codes = CACHE_CODES.get(case.cache)
+    return (x.float() / scale).to(codes).double() * scale if codes else x
 
 
 def make_batch(case: Case) -> tuple[CommonAttentionMetadata, torch.Tensor]:
@@ -200,7 +213,38 @@ def run_decoder(case: Case) -> None:
     layer.impl.do_kv_cache_update(layer, k[is_new], v[is_new], cache, batch.slot_mapping[batch.slot_mapping >= 0])
     out = torch.full((len(q), HEADS, case.dim_v), 7.0, dtype=case.dtype)
     layer.impl.forward(layer, q, k, v, cache, builder.build(0, batch), out)
-    judge(case, out, expected(case, layer, q, k, v))
+    judge(case, out, expected(case, layer, q, as_cached(case, k, 0.25), as_cached(case, v, 0.5)))
+
+
+def run_mla(case: Case) -> None:
+    """MLA as vLLM's layer calls it: latents and RoPE columns apart, every token one that is decoded."""
+    config = make_config(case.most_sequences)
+    rope = case.dim - case.dim_v
+    with default_type(case.dtype):
+        impl = LibattnMlaBackend.get_impl_cls()(HEADS, case.dim, case.dim**-0.5, 1, None, case.window, case.cache, None,
+                                                case.attn_type, None, kv_lora_rank=case.dim_v, q_lora_rank=None,
+                                                qk_nope_head_dim=16, qk_rope_head_dim=rope, qk_head_dim=16 + rope,
+                                                v_head_dim=16, kv_b_proj=None, indexer=None)
+    layer = FakeLayer(impl, case.dim_v)
+    config.compilation_config.static_forward_context["layer"] = layer
+    builder = make_builder(LibattnMlaBackend, config)
+    batch, slots = make_batch(case)
+    codes = CACHE_CODES.get(case.cache)
+    cache = torch.full((int(batch.block_table_tensor.max()) + 1, BLOCK, case.dim), float("nan"),
+                       dtype=codes or case.dtype)
+    keys = torch.randn(len(slots), case.dim, dtype=case.dtype)
+    bytes_of_cache = cache.view(torch.uint8) if codes else cache
+    impl.do_kv_cache_update(keys[:, :case.dim_v], keys[:, None, case.dim_v:], bytes_of_cache, slots, case.cache,
+                            layer._k_scale)
+    metadata = builder.build(0, batch)
+    tokens = metadata.num_decode_tokens
+    q = torch.randn(tokens, HEADS, case.dim, dtype=case.dtype)
+    cached = as_cached(case, keys, 0.25)[:, None].expand(-1, KV_HEADS, -1)
+    right = expected(case, layer, q, cached, cached[..., :case.dim_v])
+    for name, queries in (("apart", (q[..., :case.dim_v], q[..., case.dim_v:])), ("as one", q)):
+        out, lse = impl.forward_mqa(queries, cache, metadata, layer)
+        judge(dataclasses.replace(case, name=f"{case.name}, queries {name}"), out, right)
+    check(metadata.decode is metadata and metadata.num_prefills == 0 and lse is None, "all tokens are decoded")
 
 
 def run_encoder(case: Case) -> None:
@@ -249,6 +293,9 @@ DECODERS = [
     Case("a causal flag for each sequence", causal=[True, False, False, True]),
     Case("more sequences than the configuration says", most_sequences=2),
     *(Case(f"cache in layout {layout.name}", layout=layout) for layout in KVCacheLayout),
+    Case("e4m3 cache", cache="fp8"),
+    Case("e5m2 cache, bf16, window and sinks", torch.bfloat16, cache="fp8_e5m2", window=20, sinks=True),
+    Case("e4m3 cache by token", cache="fp8_e4m3", layout=KVCacheLayout.BHLNC),
 ]
 _WHOLE = dict(causal=False, sequences=[(20, 20), (1, 1), (33, 33)])
 ENCODERS = [
@@ -256,13 +303,15 @@ ENCODERS = [
     Case("encoder-only, window, soft cap", attn_type="encoder_only", window=5, softcap=2.0, **_WHOLE),
     Case("encoder-only, ALiBi, bf16", torch.bfloat16, attn_type="encoder_only", alibi=True, **_WHOLE),
 ]
+MLA = [Case("MLA", dim=96, dim_v=64), Case("MLA in bf16", torch.bfloat16, dim=576, dim_v=512),
+       Case("MLA over e4m3", dim=96, dim_v=64, cache="fp8"), Case("MLA in a window", dim=96, dim_v=64, window=20)]
 CROSS = [Case("cross-attention", attn_type="encoder_decoder", causal=False, sequences=[(4, 37), (1, 20), (6, 133)])]
 
 
-def configuration(**changes: Any) -> list[str]:
-    """The backend's reasons against a configuration that it serves but for the changes."""
+def configuration(backend: type = LibattnBackend, **changes: Any) -> list[str]:
+    """A backend's reasons against a configuration that it serves but for the changes."""
     plain = AttentionSelectorConfig(head_size=64, dtype=torch.bfloat16, kv_cache_dtype="auto", block_size=None)
-    return LibattnBackend.validate_configuration(device_capability=None, **plain._replace(**changes)._asdict())
+    return backend.validate_configuration(device_capability=None, **plain._replace(**changes)._asdict())
 
 
 def raises(error: type[Exception], words: str, call: Callable[[], Any]) -> None:
@@ -283,10 +332,12 @@ def check_configurations() -> None:
     """What vLLM asks before it takes the backend."""
     served = [{}, dict(has_sink=True, has_sliding_window=True), dict(attn_type="encoder_only"),
               dict(dtype=torch.float32), dict(attn_type="encoder_decoder"), dict(use_non_causal=True),
-              dict(block_size=128), dict(head_size=96), dict(use_batch_invariant=True)]
+              dict(block_size=128), dict(head_size=96), dict(use_batch_invariant=True), dict(kv_cache_dtype="fp8"),
+              dict(kv_cache_dtype="fp8_e5m2", dtype=torch.float32)]
     for changes in served:
         check(configuration(**changes) == [], f"served: {changes or 'a plain decoder'}", f"{configuration(**changes)}")
-    refused = {"kv_cache_dtype=fp8": dict(kv_cache_dtype="fp8"), "MLA": dict(use_mla=True),
+    check(configuration(LibattnMlaBackend, use_mla=True, head_size=576) == [], "MLA: served by its own backend")
+    refused = {"kv_cache_dtype=int8": dict(kv_cache_dtype="int8_per_token_head"), "MLA": dict(use_mla=True),
                "sparse": dict(use_sparse=True), "float64": dict(dtype=torch.float64),
                "multimodal": dict(use_mm_prefix=True),
                "R-SWA": dict(use_rswa=True), "block_size": dict(block_size=8), "DCP": dict(use_dcp=True)}
@@ -312,7 +363,7 @@ def check_layers() -> None:
     """Layers that are not served, and the run without metadata."""
     make = LibattnBackend.get_impl_cls()
     plain = (HEADS, DIM, 1.0, KV_HEADS, None, None)
-    raises(ValueError, "kv_cache_dtype=fp8 auto", lambda: make(*plain, "fp8"))
+    raises(ValueError, "kv_cache_dtype=nvfp4 auto", lambda: make(*plain, "nvfp4"))
     raises(ValueError, "chunk_lookback=2", lambda: make(*plain, chunk_lookback=2))
     impl, out = make(*plain), torch.ones(3, HEADS, DIM)
     impl.forward(None, out, out, out, torch.tensor([]), None, out)
@@ -371,7 +422,7 @@ def check_threads() -> None:
 def main() -> None:
     torch.manual_seed(1)
     check_threads()  # the first, before anything else can have started threads
-    for runner, cases in ((run_decoder, DECODERS), (run_encoder, ENCODERS), (run_cross, CROSS)):
+    for runner, cases in ((run_decoder, DECODERS), (run_encoder, ENCODERS), (run_cross, CROSS), (run_mla, MLA)):
         for case in cases:
             try:
                 runner(case)

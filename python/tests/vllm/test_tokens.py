@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compares greedy tokens of vLLM on libattn with those on vLLM's own CPU backend, by small models of five families.
+"""Compares greedy tokens of vLLM on libattn with those on vLLM's own CPU backend, by small models of six families.
 
 Prints TAP; exit status 1 if anything failed, 0 with a skip where vLLM is not installed. Takes about two minutes on two
 cores: three processes, of which each loads every model. In f32 tokens have to be equal; in 16 bits they may differ for
@@ -67,7 +67,9 @@ def compare(family: str, ours: dict[str, Any], theirs: dict[str, Any], faulty: d
           f"libattn  {ours['tokens']}\nCPU_ATTN {theirs['tokens']}")
     found = difference(ours, theirs) if ours["tokens"] == theirs["tokens"] else float("inf")
     check(found < LARGEST_DIFFERENCE, f"{family}: log probabilities differ by {found:.1g}")
-    check(ours["again"] == ours["tokens"] and ours["cached"] == theirs["cached"] and max(ours["cached"]) >= 128,
+    # vLLM's own backend for MLA caches no prefixes.
+    alike = ours["cached"] == theirs["cached"] or family == "deepseek-v2"
+    check(ours["again"] == ours["tokens"] and alike and max(ours["cached"]) >= 128,
           f"{family}: the same with {ours['cached']} tokens found in the cache", f"{ours['again']}")
     calls = ours["calls"]
     # At least 24 steps of either pass over the prompts, in each of two layers.
