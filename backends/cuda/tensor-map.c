@@ -25,10 +25,10 @@ static bool is_stride(int64_t stride)
     return stride > 0 && stride % 16 == 0 && stride < INT64_C(1) << 40;
 }
 
-/* Whether all keys lie in page 0. */
+/* Whether all keys lie in page 0, so that the distance of pages may be anything. */
 static bool has_one_page(const struct gpu_batch *batch)
 {
-    return batch->addressing == ATTN_DENSE && batch->kv_starts != 0;
+    return batch->addressing == ATTN_DENSE && (batch->kv_starts != 0 || batch->seqs == 1);
 }
 
 static bool has_strides(const struct gpu_run *run, const struct gpu_cache *cache)

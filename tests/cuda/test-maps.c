@@ -91,6 +91,20 @@ Test(maps, tell_the_driver_of_strides)
     cr_assert(told.dims[2] == 1 && told.dims[3] == 1);
 }
 
+/* Of one page the stride may be 0, as arrays of one sequence have it; of several it has to be one. */
+Test(maps, a_single_sequence_needs_no_stride_of_pages)
+{
+    struct gpu_run run = paged();
+
+    run.batch.addressing = ATTN_DENSE;
+    run.batch.seqs = 1;
+    run.k.page_stride = run.v.page_stride = 0;
+    cr_assert_eq(tokens_of(run), 64u);
+    cr_assert(told.dims[3] == 1 && told.strides[2] == 16);
+    run.batch.seqs = 2;
+    cr_assert_eq(tokens_of(run), 0u);
+}
+
 Test(maps, are_left_out_where_the_driver_makes_none)
 {
     const struct gpu_run good = paged();
