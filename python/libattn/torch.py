@@ -38,7 +38,8 @@ def scaled_dot_product_attention(
     are taken as they are. is_causal lines the queries up with the first keys, as in torch. scale is 1/sqrt(dim) if not
     given. With enable_gqa, kv_heads may be a divisor of heads.
 
-    Returns a new tensor [..., heads, n, dim_v], in memory [batch, n, heads, dim_v]. A row that sees no key is 0.
+    Returns a new tensor [..., heads, n, dim_v], in memory [batch, n, heads, dim_v], or as query is if several sequences
+    of that lie in memory as [batch, heads, n, dim]. A row that sees no key is 0.
 
     Raises ValueError for arguments that do not go together, NotImplementedError for what needs a backward or dropout,
     and libattn.Error if no backend serves the problem.
@@ -97,8 +98,7 @@ def attention(
     kv_starts and kv_lens, i32 [batch] in host memory, say which keys of a sequence count: those from its start on, as
     many as its length. Either may be left out (0, and all keys up to the last). With kv_starts, a mask is refused.
 
-    Returns a new tensor [batch, heads, n, dim_v], in memory [batch, n, heads, dim_v]. Raises as
-    scaled_dot_product_attention does.
+    Returns a new tensor as scaled_dot_product_attention does, and raises as it does.
     """
     query, key, value = _autocast(query, key, value)
     if torch.compiler.is_compiling() or _is_traced(query):
@@ -183,6 +183,15 @@ def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _empty_result(query: Tensor, value: Tensor) -> Tensor:
+    """[batch, heads, n, dim_v] in memory as several sequences of query are, so that one run serves them, or
+    [batch, n, heads, dim_v]."""
+    batch, heads, n, _ = query.shape
+    if batch > 1 and n > 1 and query.stride(0) == heads * query.stride(1):
+        return query.new_empty((batch, heads, n, value.shape[-1]))
+    return _result_by_token(query, value)
+
+
+def _result_by_token(query: Tensor, value: Tensor) -> Tensor:
     """[batch, heads, n, dim_v] in memory [batch, n, heads, dim_v]."""
     batch, heads, n, _ = query.shape
     dim = value.shape[-1]
@@ -469,9 +478,9 @@ for _key in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("libattn::attention", lib=_library)
-def _attention_shape(query: Tensor, key: Tensor, value: Tensor, *rest: object, **options: object) -> Tensor:
-    batch, heads, n, _ = query.shape
-    return query.new_empty((batch, n, heads, value.shape[3])).transpose(1, 2)
+def _attention_shape(query: Tensor, key: Tensor, value: Tensor, *options: object, **named: object) -> Tensor:
+    starts = options[9] if len(options) > 9 else named.get("kv_starts")
+    return _result_by_token(query, value) if starts is not None else _empty_result(query, value)
 
 
 @torch.library.register_fake("libattn::varlen_attention", lib=_library)

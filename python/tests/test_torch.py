@@ -211,6 +211,8 @@ def test_layouts() -> None:
     same_as_torch("views of one projection", q, k, v, is_causal=True)
     out = attn.scaled_dot_product_attention(q, k, v)
     check(out.transpose(1, 2).is_contiguous(), "the result is [batch, n, heads, dim] in memory")
+    out = attn.scaled_dot_product_attention(q.contiguous(), k, v)
+    check(out.is_contiguous(), "or as queries of several sequences are")
 
 
 def test_options() -> None:
@@ -467,7 +469,7 @@ def test_operators() -> None:
         out = attn.scaled_dot_product_attention(*(mode.from_tensor(x) for x in (q, k, v)), enable_gqa=True)
         real = attn.scaled_dot_product_attention
         check(
-            out.shape == (2, 4, 5, 64) and out.stride() == (5 * 4 * 64, 64, 4 * 64, 1),
+            out.shape == (2, 4, 5, 64) and out.stride() == (4 * 5 * 64, 5 * 64, 64, 1),
             "fake tensors have shape and strides",
         )
     from torch.fx.experimental.proxy_tensor import make_fx
