@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests that print TAP: each function of a module whose name begins with test_, one line for each check."""
+import importlib.util
 import sys
 import traceback
 
@@ -14,6 +15,19 @@ def check(good, name, more=""):
     print(f"{'' if good else 'not '}ok {_count} - {name}", flush=True)
     if not good and more != "":
         print("\n".join(f"# {line}" for line in str(more).splitlines()), flush=True)
+
+
+def installed(package):
+    """Whether a package is there to be imported; a folder of tests that has its name is not one."""
+    found = importlib.util.find_spec(package)
+    return found is not None and found.origin is not None
+
+
+def skip(name, reason):
+    """One line for what cannot be tested here."""
+    global _count
+    _count += 1
+    print(f"ok {_count} - {name} # SKIP {reason}", flush=True)
 
 
 def raises(error, call, name, *parts):

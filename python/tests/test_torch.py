@@ -550,7 +550,8 @@ def test_steps() -> None:
         out = torch.empty(tokens, heads, dim_v)
         plan.run(step, queries, out, scale=0.1, kv=kv, q_rope=q_rope)
         close(out, right, f"a step of MLA in {1 + parts} parts")
-        refused(lambda: plan.run(step, q, out, scale=0.1, kv=kv, q_rope=q), "queries and their rope", "q has 96", "64 is accepted")
+        refused(lambda: plan.run(step, q, out, scale=0.1, kv=kv, q_rope=q), "queries and their rope", "q has 96",
+                "64 is accepted")
         refused(lambda: backend.kv_write(kv, keys, None, torch.arange(count), k_rope=keys), "keys and their rope", "k")
     refused(lambda: backend.kv(torch.zeros(8, block, 1, dim), head_dim_vo=dim + 1), "too many values", "head_dim_vo")
     del taken

