@@ -28,11 +28,18 @@ pip install --force-reinstall --no-deps "$wheel"
 
 # A directory where the sources are not, so that what was installed is what is imported.
 sources=$PWD
-run() { (cd "$work" && unset ATTN_PLUGIN_PATH && "$work/venv/bin/python" "$sources/python/tests/$1"); }
+run() {
+    path=
+    [ "$1" != test_sglang.py ] || path=$work/sglang
+    (cd "$work" && unset ATTN_PLUGIN_PATH && PYTHONPATH=$path "$work/venv/bin/python" "$sources/python/tests/$1")
+}
 tests="test_core.py"
 if [ "$clients" = --clients ]; then
     pip install --no-deps -r python/tests/clients.txt
-    tests="$tests test_torch.py test_transformers.py vllm/test_layers.py vllm/test_tokens.py vllm/test_server.py"
+    # Beside it, for vLLM runs otherwise where it finds some of these packages.
+    pip install --no-deps --upgrade --target "$work/sglang" -r python/tests/sglang.txt
+    tests="$tests test_torch.py test_transformers.py test_sglang.py"
+    tests="$tests vllm/test_layers.py vllm/test_tokens.py vllm/test_server.py"
 fi
 for test in $tests; do
     echo "== $test"

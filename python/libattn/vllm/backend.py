@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 import libattn
-from libattn.vllm.device import open_backend, stream_of
+from libattn._engine import CACHELESS, LayerClass, open_backend, readable_sinks, refusals, stream_of, type_name
 from libattn.vllm.interface import check
-from libattn.vllm.problem import CACHE_TYPES, CACHELESS, LayerClass, refusals
 
 _WARNING = check()  # before anything that may have moved is imported
 
@@ -38,16 +37,15 @@ logger = init_logger("vllm.libattn")
 if _WARNING:
     logger.warning(_WARNING)
 
+# Element types of the cache by vLLM's --kv-cache-dtype; "" is that of the queries.
+CACHE_TYPES = {"auto": "", "float16": "float16", "bfloat16": "bfloat16", "fp8": "float8_e4m3fn",
+               "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+
 # Pages of a multiple of 16 tokens suit every kernel; others would be served too.
 _BLOCK = 16
 
 # Stands for any window, any number of heads and any head dimension where vLLM asks whether there may be one at all.
 _SOME_WINDOW, _SOME_HEADS, _SOME_DIM = 128, 1, 64
-
-
-def _type_name(dtype: torch.dtype) -> str:
-    """torch's name of a type without its module, which libattn takes: "bfloat16"."""
-    return str(dtype).removeprefix("torch.")
 
 
 def _refusals(layer: LayerClass, block: int = _BLOCK, causal: bool = True) -> tuple[str, ...]:
@@ -57,7 +55,7 @@ def _refusals(layer: LayerClass, block: int = _BLOCK, causal: bool = True) -> tu
 
 def _some_layer(dtype: torch.dtype = torch.float32, **features: Any) -> LayerClass:
     """A layer with the given features and nothing else, for questions about one of them."""
-    name = _type_name(dtype)
+    name = type_name(dtype)
     plain = LayerClass(_SOME_HEADS, _SOME_HEADS, _SOME_DIM, _SOME_DIM, name, name)
     return replace(plain, **features)
 
@@ -140,7 +138,7 @@ class LibattnBackend(AttentionBackend):
         if cache not in CACHE_TYPES:
             return reasons + [f"kv_cache_dtype={cache}: accepted are {', '.join(CACHE_TYPES)}"]
         attn_type = AttentionType(config["attn_type"]).value
-        q = _type_name(config["dtype"])
+        q = type_name(config["dtype"])
         layer = cls.layer_of(
             heads=_SOME_HEADS, kv_heads=_SOME_HEADS, head_dim=config["head_size"], head_dim_v=config["head_size"],
             q=q, kv=CACHE_TYPES[cache] or q, attn_type=attn_type, sinks=config["has_sink"],
@@ -348,7 +346,7 @@ def class_of_layer(num_heads: int, num_kv_heads: int, head_size: int, dim_v: int
     """
     if kv_cache_dtype not in CACHE_TYPES:
         raise ValueError(f"libattn: kv_cache_dtype={kv_cache_dtype}: accepted are {', '.join(CACHE_TYPES)}")
-    q = _type_name(torch.get_default_dtype())  # vLLM sets the model's type as default while it makes layers
+    q = type_name(torch.get_default_dtype())  # vLLM sets the model's type as default while it makes layers
     return LayerClass(
         heads=num_heads, kv_heads=num_kv_heads, head_dim=head_size, head_dim_v=dim_v, q=q,
         kv=CACHE_TYPES[kv_cache_dtype] or q, window=sliding_window if sliding_window and sliding_window > 0 else None,
@@ -428,13 +426,6 @@ class LibattnImpl(Served, AttentionImpl[LibattnMetadata]):
             return output.fill_(0)
         run = attn_metadata.runs[layer.layer_name]
         keys = {"kv": self._kv_of(kv_cache, layer)} if self.layer_class.cached else {"k": key, "v": value}
-        run.plan.run(run.step, query, output, scale=self.scale, alibi_slopes=self.alibi_slopes, sinks=self._sinks(),
-                     stream=attn_metadata.stream, **keys)
+        run.plan.run(run.step, query, output, scale=self.scale, alibi_slopes=self.alibi_slopes,
+                     sinks=readable_sinks(self.sinks), stream=attn_metadata.stream, **keys)
         return output
-
-    def _sinks(self) -> torch.Tensor | None:
-        """The sinks of the heads in a type that libattn reads: f32 or bf16."""
-        if self.sinks is None:
-            return None
-        sinks = self.sinks.detach()
-        return sinks if sinks.dtype in (torch.float32, torch.bfloat16) else sinks.float()

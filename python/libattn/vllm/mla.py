@@ -10,6 +10,7 @@ import torch
 from vllm.v1.attention.backend import AttentionType, CommonAttentionMetadata, MLAAttentionImpl
 
 import libattn
+from libattn._engine import LayerClass, stream_of
 from libattn.vllm.backend import (
     LibattnBackend,
     LibattnMetadata,
@@ -18,8 +19,6 @@ from libattn.vllm.backend import (
     class_of_layer,
     refuse_others,
 )
-from libattn.vllm.device import stream_of
-from libattn.vllm.problem import LayerClass
 
 # Values of a key that vLLM's question names by its size alone; the layer asks again with its own when it is made.
 _USUAL_ROPE = 64

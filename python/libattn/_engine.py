@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's words for an attention layer as libattn's problem strings, and libattn's answer to who serves them."""
+"""What the engines that run on torch share: layers as problem strings, and the backend that serves a model."""
 from dataclasses import dataclass
 from functools import lru_cache
 
-import libattn
+import torch
 
-# Element types of the cache by vLLM's --kv-cache-dtype; "" is that of the queries.
-CACHE_TYPES = {"auto": "", "float16": "float16", "bfloat16": "bfloat16", "fp8": "float8_e4m3fn",
-               "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+import libattn
+from libattn import _native
 
 # Types of attention without a cache: all keys are in the call.
 CACHELESS = ("encoder", "encoder_only")
@@ -76,3 +75,46 @@ def refusals(problem: str, device: str) -> tuple[str, ...]:
     told = [reason["text"] for candidate in decision.candidates if candidate["device"] is not None
             for reason in candidate["reasons"]]
     return tuple(dict.fromkeys([f"libattn: {decision.text}", *told]))
+
+
+_opened: dict[tuple[str, tuple[str, ...]], libattn.Backend] = {}
+
+
+def device_name(device: torch.device) -> str:
+    """libattn's name of a device of torch: "cpu", "cuda:1"."""
+    if device.type == "cpu":
+        return "cpu"
+    index = device.index if device.index is not None else torch.accelerator.current_device_index()
+    return f"{device.type}:{index}"
+
+
+def stream_of(device: torch.device) -> int:
+    """The stream that work goes to now, as libattn takes it; on a CPU the threads that torch computes with."""
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else _native.torch_threads()
+
+
+def open_backend(problems: list[str], device: torch.device) -> libattn.Backend:
+    """The one backend that serves all `problems`, the layer classes of a model. Opened once, kept by the process.
+
+    Raises ValueError with libattn's decision if none does.
+    """
+    key = (device_name(device), tuple(sorted(set(problems))))
+    if key not in _opened:
+        decision = libattn.context().select(list(key[1]), device=key[0])
+        if decision.effective is None:
+            raise ValueError(f"no libattn backend serves this model: {decision.text}")
+        _opened[key] = decision.open(threads=torch.get_num_threads() if device.type == "cpu" else 0)
+    return _opened[key]
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """torch's name of a type without its module, which libattn takes: "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def readable_sinks(sinks: torch.Tensor | None) -> torch.Tensor | None:
+    """The sinks of the heads in a type that libattn reads: f32 or bf16."""
+    if sinks is None:
+        return None
+    sinks = sinks.detach()
+    return sinks if sinks.dtype in (torch.float32, torch.bfloat16) else sinks.float()
