@@ -297,6 +297,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     count = parser.parse_args().prompts
+    if count < PROMPTS:
+        parser.error(f"--prompts {count}: {PROMPTS} and more are accepted, so that some find prefixes of others cached")
     if not installed("vllm"):
         print("1..0 # SKIP vLLM is not installed")
         return
