@@ -1,7 +1,7 @@
 #!/bin/sh
 # The Python package as its users have it: a wheel of an installed build, in an environment of its own, tested from there.
 #   tests/python.sh BUILD            what numpy alone can test
-#   tests/python.sh BUILD --clients  also torch, transformers and vLLM, of python/tests/clients.txt: 6 GB when unpacked
+#   tests/python.sh BUILD --clients  also torch, transformers, vLLM and SGLang: 8 GB when unpacked
 # Exit 77: nothing can be fetched.
 set -eu
 cd "$(dirname "$0")/.."

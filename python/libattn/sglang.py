@@ -33,6 +33,7 @@ try:
     from sglang.srt.mem_cache.memory_pool import KVWriteLoc
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
     from sglang.srt.model_executor.forward_batch_info import ForwardMode
+    from sglang.srt.runtime_context import get_parallel
     from sglang.srt.server_args import add_attention_backend_choices
 except ImportError as error:
     raise ImportError(f"libattn serves SGLang 0.5.23; of the SGLang that is installed something is missing: {error}. "
@@ -198,6 +199,8 @@ class LibattnAttnBackend(AttentionBackend):
         self._runs: dict[tuple[LayerClass, int, bool], _Run] = {}
         self._of_layers: dict[tuple[RadixAttention, bool, torch.dtype], _Run] = {}
         self._kvs: dict[RadixAttention, tuple[tuple[Any, ...], libattn.KV]] = {}
+        if get_parallel().attn_dcp_size > 1:
+            _refuse(f"attn_dcp_size={get_parallel().attn_dcp_size}", "1")
         if model_runner.use_mla_backend:
             _refuse("MLA's latent cache", "a cache of keys and values")
         if isinstance(self.token_to_kv_pool, BaseSWAKVPool) and not isinstance(self.token_to_kv_pool, SWAKVPool):

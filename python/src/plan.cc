@@ -408,7 +408,8 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
     if (v) {
         if (head_dim_vo != 0 && head_dim_vo != v.size(3))
             refuse("head_dim_vo", "head_dim_vo is " + std::to_string(head_dim_vo) + "; the " +
-                                      std::to_string(v.size(3)) + " of v is accepted, or None");
+                                      std::to_string(v.size(3)) +
+                                      " of v is accepted, or 0, which stands for it");
         v.need_rank(4).need_inner().need_on(backend->device);
         for (int dim = 0; dim < 3; dim++)
             v.need_size(dim, k.size(dim));

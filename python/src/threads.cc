@@ -46,13 +46,12 @@ int32_t parallel_for(void *region, attn_task_fn fn, void *arg, uint32_t tasks)
 
 uintptr_t torch_threads()
 {
-    static attn_cpu_executor executor = [] {
-        attn_cpu_executor made;
-        ATTN_INIT(&made);
-        made.kind = ATTN_EXECUTOR_PARALLEL_FOR;
-        made.arg = (void *)parallel_region();
-        made.parallel_for = parallel_for;
-        return made;
-    }();
+    static attn_cpu_executor executor;
+    if (executor.arg == nullptr) { // or not yet: torch may be imported later
+        ATTN_INIT(&executor);
+        executor.kind = ATTN_EXECUTOR_PARALLEL_FOR;
+        executor.arg = (void *)parallel_region();
+        executor.parallel_for = parallel_for;
+    }
     return executor.arg != nullptr ? (uintptr_t)&executor : 0;
 }

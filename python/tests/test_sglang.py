@@ -316,6 +316,9 @@ def test_refusals() -> None:
     raises(NotImplementedError, lambda: LibattnAttnBackend(runner), "refused: MLA", "MLA")
     runner = make_runner(dataclasses.replace(case, dtype=torch.float64), make_layer(case))
     raises((ValueError, RuntimeError), lambda: LibattnAttnBackend(runner), "refused: f64", "64")
+    runner = make_runner(case, make_layer(case))
+    with mock.patch("libattn.sglang.get_parallel", lambda: SimpleNamespace(attn_dcp_size=2)):
+        raises(NotImplementedError, lambda: LibattnAttnBackend(runner), "refused: DCP", "attn_dcp_size=2")
     for mode in (ForwardMode.TARGET_VERIFY, ForwardMode.DRAFT_EXTEND_V2, ForwardMode.DLLM_EXTEND):
         refused_batch("forward_mode", mode, mode.name, "DECODE")
     refused_batch("spec_info", object(), "None")
@@ -559,4 +562,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         serve_here(sys.argv[2], json.loads(sys.argv[3]))
     else:
+        from sglang.srt.runtime_context import get_parallel
+
+        get_parallel().override_permanently(attn_dcp_size=1)  # of a process without a server
         main(sys.modules[__name__])

@@ -20,7 +20,7 @@ from libattn.vllm.backend import (
     refuse_others,
 )
 
-# Values of a key that vLLM's question names by its size alone; the layer asks again with its own when it is made.
+# RoPE columns of a key, of which vLLM's question gives the size alone; a layer asks again with its own.
 _USUAL_ROPE = 64
 
 
