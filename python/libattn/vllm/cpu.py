@@ -17,6 +17,23 @@ class LibattnCpuPlatform(_Platform):
     mla_backend = "libattn.vllm.mla.LibattnMlaBackend"
 
     @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        """vLLM's settings for CPUs, without what its own MLA kernels need on processors without AMX.
+
+        Those take blocks of 16 and whole prompts only, so that it turns chunks of prompts and cached prefixes off.
+        """
+        model, cache, scheduler = vllm_config.model_config, vllm_config.cache_config, vllm_config.scheduler_config
+        kept = [(scheduler, "enable_chunked_prefill"), (scheduler, "max_num_batched_tokens"),
+                (cache, "enable_prefix_caching")]
+        if cache.user_specified_block_size:
+            kept.append((cache, "block_size"))
+        settings = [(config, name, getattr(config, name)) for config, name in kept]
+        super().check_and_update_config(vllm_config)
+        if vllm_config.attention_config.backend is AttentionBackendEnum.CUSTOM and model is not None and model.use_mla:
+            for config, name, value in settings:
+                setattr(config, name, value)
+
+    @classmethod
     def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any,
                              num_heads: int | None = None) -> str:
         """The class path of the backend of a layer.
