@@ -110,6 +110,7 @@ struct cpu_executor {
     const struct attn_cpu_executor *team; /* or NULL */
     attn_parallel_for_fn parallel_for;    /* or NULL: the pool */
     void *parallel_for_arg;
+    uint32_t threads;                  /* most that work at once, the caller's included; not for a team */
     struct attn_graph_impl *recording; /* the graph that records the calls, or NULL */
 };
 

@@ -7,7 +7,7 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
 {
     const struct attn_cpu_executor *given = stream;
 
-    *executor = (struct cpu_executor){.backend = backend};
+    *executor = (struct cpu_executor){.backend = backend, .threads = backend->threads};
     if (given == NULL) {
         executor->parallel_for = backend->instance->host.parallel_for;
         executor->parallel_for_arg = backend->instance->host.ctx;
@@ -18,6 +18,8 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
                           "struct_size must be %zu or more for a struct attn_cpu_executor, it is %u",
                           sizeof *given, given->struct_size);
     executor->recording = given->recording;
+    if (given->threads != 0 && given->threads < backend->threads)
+        executor->threads = given->threads;
     if (given->recording != NULL && given->recording->backend != backend)
         return attn__fail(err, ATTN_E_INVALID, 0, "stream",
                           "the stream is captured by another backend; one of this backend is accepted");
@@ -102,7 +104,7 @@ int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *ticke
 {
     _Atomic uint32_t next = 0;
     struct job job = {.fn = fn, .arg = arg, .tasks = tasks, .next = &next};
-    uint32_t workers = executor->backend->threads;
+    uint32_t workers = executor->threads;
 
     workers = tasks < workers ? tasks : workers;
     if (executor->team != NULL) {

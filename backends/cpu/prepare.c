@@ -8,6 +8,21 @@ static const int32_t *array(const struct attn_buffer *buffer)
     return (const int32_t *)(const void *)attn__address(buffer);
 }
 
+static uint32_t hash_words(uint32_t hash, const int32_t *words, uint32_t count)
+{
+    for (uint32_t i = 0; words != NULL && i < count; i++)
+        hash = (hash ^ (uint32_t)words[i]) * UINT32_C(0x9e3779b1);
+    return hash;
+}
+
+uint32_t cpu_lengths_hash(const struct attn_batch *batch)
+{
+    uint32_t hash = hash_words(1, array(&batch->q_offsets), batch->seqs + 1);
+
+    hash = hash_words(hash, array(&batch->kv_lens), batch->seqs);
+    return hash_words(hash, array(&batch->kv_offsets), batch->kv_offsets.data != NULL ? batch->seqs + 1 : 0);
+}
+
 static void write_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                            const struct attn_extent *extent, struct cpu_schedule *out)
 {
@@ -36,7 +51,8 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
                                  .counters = result.counters,
                                  .max_kv = extent->max_kv,
                                  .last_key = extent->last_key,
-                                 .problem = plan->hash};
+                                 .problem = plan->hash,
+                                 .lengths = cpu_lengths_hash(batch)};
 }
 
 int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,

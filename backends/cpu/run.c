@@ -53,6 +53,10 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
             "the schedule was prepared for %u sequences and %u query tokens, the batch has %u and %u; "
             "prepare it for this batch",
             schedule->seqs, schedule->num_tokens, batch->seqs, batch->num_tokens);
+    if (schedule->lengths != cpu_lengths_hash(batch))
+        return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
+                          "q_offsets, kv_lens or kv_offsets hold other numbers than when the schedule was "
+                          "prepared; prepare it for this batch");
     return ATTN_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef ATTN_CPU_SCHEDULE_H
 #define ATTN_CPU_SCHEDULE_H
 
+#include "cpu.h"
 #include "work-item.h"
 
 #define CPU_SCHEDULE_MAGIC UINT32_C(0x41434b53)
@@ -17,8 +18,12 @@ struct cpu_schedule {
     uint32_t max_kv;  /* keys of the longest sequence */
     int64_t last_key; /* highest page, or with kv_offsets highest token, that a run reads; -1: none */
     uint32_t problem; /* hash of the problem that it was made for */
-    uint32_t reserved[7];
+    uint32_t lengths; /* hash of the lengths of its sequences */
+    uint32_t reserved[6];
 };
+
+/* A hash of how many query tokens and keys each sequence of a batch has. */
+uint32_t cpu_lengths_hash(const struct attn_batch *batch);
 
 static inline struct attn_work_item *cpu_schedule_items(struct cpu_schedule *schedule)
 {

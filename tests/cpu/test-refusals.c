@@ -171,6 +171,15 @@ static bool counters_are_zero(void)
     return sum == 0;
 }
 
+Test(refusals, lengths_are_those_that_were_prepared)
+{
+    cr_assert_eq(prepare(), ATTN_OK);
+    step.kv_lens[1]--;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "schedule");
+    step.kv_lens[1]++;
+    cr_expect_eq(run_on(NULL), ATTN_OK);
+}
+
 Test(refusals, counters_are_clean_after_failures)
 {
     float before[2 * STEP_HEADS * STEP_DIM];
@@ -192,6 +201,11 @@ Test(refusals, counters_are_clean_after_failures)
     executor.arg = (char *)step.scratch.counters.buffer.data + step.sizes.counters - 16;
     REFUSED(run_on(&executor), ATTN_E_DEVICE, "parallel_for");
     cr_expect(counters_are_zero());
+
+    /* One thread needs none of the caller's. */
+    executor.threads = 1;
+    cr_assert_eq(run_on(&executor), ATTN_OK);
+    cr_expect_arr_eq(step.out, before, sizeof before);
 
     /* Said to be dirty, they are cleared; the split sequence is merged as before. */
     memset(step.scratch.counters.buffer.data, 0xff, step.sizes.counters);

@@ -481,6 +481,14 @@ static bool one_scale(const struct cpu_scale *scale)
     return scale->outer_stride == 0 && scale->token_stride == 0;
 }
 
+/* Whether a head's keys follow each other for many tiles: heads in turn would end at each tile what the
+ * processor reads ahead.
+ */
+static bool long_runs(const struct cpu_run *run)
+{
+    return run->k.head_stride >= (int64_t)CPU_SPAN_KEYS * run->k.token_stride;
+}
+
 /* Processes one work item of a problem that does not need staging. */
 static void decode_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
@@ -499,6 +507,8 @@ static void decode_work(const struct cpu_run *run, const struct attn_work_item *
     uint32_t heads = decode_rows(run->problem) / w.rows;
     if (w.products.used && heads > PRODUCT_HEADS)
         heads = PRODUCT_HEADS;
+    if (long_runs(run))
+        heads = 1;
     for (uint32_t h = 0; h < work->kv_heads; h += heads) {
         w.head = work->kv_head + h;
         w.heads = work->kv_heads - h < heads ? work->kv_heads - h : heads;

@@ -738,7 +738,7 @@ struct attn_cpu_executor {
     uint32_t kind; /* enum attn_executor_kind */
     void *arg;     /* first argument of the two functions */
     attn_parallel_for_fn parallel_for;
-    uint32_t threads; /* parallel_for: how many tasks run at once; 0 = not known */
+    uint32_t threads; /* parallel_for and pool: most that work on a call, of those opened; 0 = all */
     uint32_t ith;     /* team */
     uint32_t nth;
     uint32_t reserved;
