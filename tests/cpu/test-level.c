@@ -25,7 +25,7 @@
 #endif
 
 /* The levels of this architecture, best first, and the words of ATTN_CPU_FLAGS that allow each and no better
- * one. */
+ * one; tiles are beside vectors of AVX-512. */
 static const struct {
     const char *name, *flags;
 } levels[] = {
@@ -144,13 +144,22 @@ static const char *best_level(size_t first)
     return NULL;
 }
 
+/* The best level that the machine has of those that the flags of level `first` name; NULL: none. */
+static const char *named_level(size_t first)
+{
+    for (size_t i = first; i < sizeof levels / sizeof levels[0]; i++)
+        if (has(levels[i].name) && strstr(levels[first].flags, levels[i].name) != NULL)
+            return levels[i].name;
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *best = best_level(0);
     char removed[64] = "";
 
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        check_level(levels[i].flags, has(levels[i].name) ? levels[i].name : NULL);
+        check_level(levels[i].flags, named_level(i));
         if (i > 0)
             check_level(removed + 1, best_level(i));
         snprintf(removed + strlen(removed), sizeof removed - strlen(removed), ",-%s", levels[i].name);
