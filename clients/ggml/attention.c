@@ -26,12 +26,19 @@ struct plan {
 
 struct attention {
     struct attn_backend *backend;
-    struct attn_cpu_executor executor;
+    struct team team;
     struct plan *plans;
     struct block scratch, counters, slopes;
     uint32_t threads;        /* what ggml wants */
     uint32_t opened_threads; /* what the backend has */
 };
+
+static int32_t no_memory(struct attn_error *err)
+{
+    err->status = ATTN_E_MEMORY;
+    snprintf(err->message, sizeof err->message, "no memory for a plan");
+    return ATTN_E_MEMORY;
+}
 
 static int32_t grow(struct block *block, uint64_t size, uint64_t alignment, struct attn_error *err)
 {
@@ -39,11 +46,8 @@ static int32_t grow(struct block *block, uint64_t size, uint64_t alignment, stru
         return ATTN_OK;
     const uint64_t rounded = (size + alignment - 1) / alignment * alignment;
     void *data = aligned_alloc(alignment, rounded);
-    if (data == NULL) {
-        err->status = ATTN_E_MEMORY;
-        strcpy(err->message, "no memory");
-        return ATTN_E_MEMORY;
-    }
+    if (data == NULL)
+        return no_memory(err);
     free(block->data);
     *block = (struct block){memset(data, 0, rounded), rounded};
     return ATTN_OK;
@@ -54,15 +58,20 @@ static struct attn_span span_of(const struct block *block)
     return (struct attn_span){{block->data, 0}, block->size};
 }
 
+static void destroy_plan(struct plan *plan)
+{
+    attn_plan_destroy(plan->plan);
+    free(plan->schedule.data);
+    free(plan->arrays.data);
+    free(plan);
+}
+
 static void close_backend(struct attention *attention)
 {
     while (attention->plans != NULL) {
         struct plan *plan = attention->plans;
         attention->plans = plan->next;
-        attn_plan_destroy(plan->plan);
-        free(plan->schedule.data);
-        free(plan->arrays.data);
-        free(plan);
+        destroy_plan(plan);
     }
     attn_backend_destroy(attention->backend);
     attention->backend = NULL;
@@ -126,15 +135,17 @@ static int32_t find_plan(struct attention *attention, const struct node *node, s
             return ATTN_OK;
         }
     struct plan *plan = calloc(1, sizeof *plan);
-    if (plan == NULL) {
-        err->status = ATTN_E_MEMORY;
-        strcpy(err->message, "no memory");
-        return ATTN_E_MEMORY;
+    if (plan == NULL)
+        return no_memory(err);
+    const int32_t status = make_plan(attention, &problem, plan, err);
+    if (status != ATTN_OK) {
+        destroy_plan(plan);
+        return status;
     }
     plan->next = attention->plans;
-    attention->plans = plan; /* a failed one has no schedule, and fails again when it is prepared */
+    attention->plans = plan;
     *out = plan;
-    return make_plan(attention, &problem, plan, err);
+    return ATTN_OK;
 }
 
 /* All layers of a graph have the same lengths: the first one prepares. */
@@ -161,7 +172,8 @@ static int32_t prepare(struct attention *attention, struct plan *plan, const str
     plan->tokens = node->tokens;
     plan->keys = node->keys;
     const struct attn_span schedule = span_of(&plan->schedule);
-    const int32_t status = attn_plan_prepare(plan->plan, batch, &schedule, NULL, &attention->executor, err);
+    const int32_t status =
+        attn_plan_prepare(plan->plan, batch, &schedule, NULL, &attention->team.executor, err);
     if (status != ATTN_OK)
         batch->seqs = 0;
     return status;
@@ -196,8 +208,8 @@ int32_t attention_compute(struct attention *attention, const struct ggml_tensor 
         ATTN_INIT(&scratch);
         scratch.scratch = span_of(&attention->scratch);
         scratch.counters = span_of(&attention->counters);
-        status =
-            attn_plan_run(plan->plan, &plan->batch, &tensors, &schedule, &scratch, &attention->executor, err);
+        status = attn_plan_run(plan->plan, &plan->batch, &tensors, &schedule, &scratch,
+                               &attention->team.executor, err);
     }
     return status;
 }
@@ -207,9 +219,7 @@ struct attention *attention_create(void)
     struct attention *attention = calloc(1, sizeof *attention);
     if (attention == NULL)
         return NULL;
-    ATTN_INIT(&attention->executor);
-    if (!threads_of_ggml(&attention->executor))
-        attention->executor.kind = ATTN_EXECUTOR_POOL;
+    team_init(&attention->team);
     attention_set_threads(attention, GGML_DEFAULT_N_THREADS);
     return attention;
 }
@@ -217,7 +227,7 @@ struct attention *attention_create(void)
 void attention_set_threads(struct attention *attention, uint32_t threads)
 {
     attention->threads = threads;
-    attention->executor.threads = threads;
+    attention->team.executor.threads = threads;
 }
 
 void attention_destroy(struct attention *attention)

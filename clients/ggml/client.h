@@ -55,8 +55,16 @@ int32_t attention_compute(struct attention *attention, const struct ggml_tensor 
 
 /* ---------------------------------------------------------------- threads.c */
 
-/* The threads that ggml computes with, as far as they are found: they and libattn's would compete. False:
- * none. */
-bool threads_of_ggml(struct attn_cpu_executor *out);
+typedef void (*parallel_fn)(void (*)(void *), void *, unsigned, unsigned);
+
+/* What libattn computes on: the threads of ggml's OpenMP library, for they and libattn's own would compete.
+ */
+struct team {
+    struct attn_cpu_executor executor; /* `threads`: as many as ggml was told to use */
+    parallel_fn region;                /* NULL: no such library, and libattn's own */
+};
+
+/* Looks for the library once; the team then stays where it is. */
+void team_init(struct team *team);
 
 #endif

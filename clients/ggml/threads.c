@@ -7,8 +7,6 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-typedef void (*parallel_fn)(void (*)(void *), void *, unsigned, unsigned);
-
 /* A parallel region of the OpenMP library that the process has: this name is in GNU's and in LLVM's. */
 static parallel_fn parallel_region(void)
 {
@@ -43,20 +41,19 @@ static void take_tasks(void *arg)
 
 static int32_t parallel_for(void *arg, attn_task_fn fn, void *task_arg, uint32_t tasks)
 {
-    const struct attn_cpu_executor *executor = arg;
+    const struct team *team = arg;
     struct job job = {.fn = fn, .arg = task_arg, .tasks = tasks};
     /* A team of ggml's size, whatever the tasks: GNU's library ends the threads that a smaller one leaves
      * out. */
-    parallel_region()(take_tasks, &job, executor->threads, 0);
+    team->region(take_tasks, &job, team->executor.threads, 0);
     return ATTN_OK;
 }
 
-bool threads_of_ggml(struct attn_cpu_executor *out)
+void team_init(struct team *team)
 {
-    if (parallel_region() == NULL)
-        return false;
-    out->kind = ATTN_EXECUTOR_PARALLEL_FOR;
-    out->parallel_for = parallel_for;
-    out->arg = out;
-    return true;
+    ATTN_INIT(&team->executor);
+    team->region = parallel_region();
+    team->executor.kind = team->region != NULL ? ATTN_EXECUTOR_PARALLEL_FOR : ATTN_EXECUTOR_POOL;
+    team->executor.parallel_for = parallel_for;
+    team->executor.arg = team;
 }
