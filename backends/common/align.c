@@ -41,8 +41,8 @@ int32_t attn__batch_align(const struct attn_problem *problem, const struct attn_
 int32_t attn__kv_align(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     const struct attn__place places[] = {
-        {&desc->k, attn__dtype_size(desc->k_dtype), "kv.k"},
-        {&desc->v, attn__dtype_size(desc->v_dtype), "kv.v"},
+        {&desc->k, attn__dtype_alignment(desc->k_dtype), "kv.k"},
+        {&desc->v, attn__dtype_alignment(desc->v_dtype), "kv.v"},
         {&desc->k_scale.buffer, sizeof(float), "kv.k_scale"},
         {&desc->v_scale.buffer, sizeof(float), "kv.v_scale"},
     };
@@ -59,8 +59,8 @@ int32_t attn__run_align(const struct attn_problem *p, const struct attn_tensors 
         {&tensors->q_rope.buffer, q_size, "tensors.q_rope"},
         {&tensors->out.buffer, attn__dtype_size(p->out_dtype), "tensors.out"},
         {&tensors->lse.buffer, sizeof(float), "tensors.lse"},
-        {&tensors->k_new.buffer, attn__dtype_size(p->k_dtype), "tensors.k_new"},
-        {&tensors->v_new.buffer, attn__dtype_size(p->v_dtype), "tensors.v_new"},
+        {&tensors->k_new.buffer, attn__dtype_alignment(p->k_dtype), "tensors.k_new"},
+        {&tensors->v_new.buffer, attn__dtype_alignment(p->v_dtype), "tensors.v_new"},
         {&tensors->q_scale.buffer, sizeof(float), "tensors.q_scale"},
         {&tensors->out_scale.buffer, sizeof(float), "tensors.out_scale"},
         {&tensors->k_new_scale.buffer, sizeof(float), "tensors.k_new_scale"},

@@ -21,6 +21,9 @@
  * multiples of 4, 8 or 16 are served, as the type has 4, 2 or 1 bytes.
  */
 #define ATTN__AXIS_TYPES ATTN__AXIS_LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder")
+#define ATTN__AXES_BLOCKS                                                                                    \
+    ATTN__AXIS_LIST("k", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"),                                  \
+        ATTN__AXIS_LIST("v", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl")
 #define ATTN__AXES(max_dim)                                                                                  \
     ATTN__AXIS_LIST("q", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),              \
         ATTN__AXIS_LIST("k", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \

@@ -51,6 +51,46 @@ void attn__caps_add(struct attn_query *out, struct attn_reason *why)
     add_reason(out, why, "");
 }
 
+/* ---------------------------------------------------------------- element types */
+
+static uint32_t type_bit(uint32_t dtype)
+{
+    switch (dtype) {
+    case ATTN_F32:
+        return ATTN__TYPE_F32;
+    case ATTN_F16:
+        return ATTN__TYPE_F16;
+    case ATTN_BF16:
+        return ATTN__TYPE_BF16;
+    case ATTN_E4M3:
+        return ATTN__TYPE_E4M3;
+    case ATTN_E5M2:
+        return ATTN__TYPE_E5M2;
+    case ATTN_INT8:
+        return ATTN__TYPE_INT8;
+    case ATTN_E4M3FNUZ:
+    case ATTN_E5M2FNUZ:
+        return ATTN__TYPE_FNUZ;
+    default:
+        return attn_block_bytes(dtype) != 0 ? ATTN__TYPE_BLOCKS : 0;
+    }
+}
+
+static const struct attn__caps *row_at(const struct attn__caps_table *table, uint32_t i)
+{
+    return (const void *)((const char *)table->rows + i * table->row_size);
+}
+
+/* Whether some row serves a type of keys or values. */
+static bool has_kv_type(const struct attn__caps_table *table, uint32_t dtype)
+{
+    uint32_t types = 0;
+
+    for (uint32_t i = 0; i < table->row_count; i++)
+        types |= row_at(table, i)->kv_types;
+    return attn__dtype_size(dtype) != 0 || (types & type_bit(dtype)) != 0;
+}
+
 /* ---------------------------------------------------------------- the problem as a whole */
 
 /* Adds a reason for every predicate that does not hold. */
@@ -68,8 +108,8 @@ static void judge_problem(const struct attn__caps_table *table, const struct att
         const char *field, *got, *wanted;
     } rules[] = {
         {attn__dtype_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", attn__dtype_name(p->q_dtype), types},
-        {k_size != 0, ATTN_REASON_DTYPE_K, "k", attn__dtype_name(p->k_dtype), types},
-        {attn__dtype_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), types},
+        {has_kv_type(table, p->k_dtype), ATTN_REASON_DTYPE_K, "k", attn__dtype_name(p->k_dtype), types},
+        {has_kv_type(table, p->v_dtype), ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), types},
         {attn__dtype_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", attn__dtype_name(p->out_dtype),
          types},
         {elements <= 1 || p->head_dim % elements == 0, ATTN_REASON_HEAD_DIM, "head_dim", head_dim, multiple},
@@ -98,29 +138,9 @@ static void judge_problem(const struct attn__caps_table *table, const struct att
 
 /* ---------------------------------------------------------------- one row */
 
-static uint32_t type_bit(uint32_t dtype)
-{
-    switch (dtype) {
-    case ATTN_F32:
-        return ATTN__TYPE_F32;
-    case ATTN_F16:
-        return ATTN__TYPE_F16;
-    case ATTN_BF16:
-        return ATTN__TYPE_BF16;
-    case ATTN_E4M3:
-        return ATTN__TYPE_E4M3;
-    case ATTN_E5M2:
-        return ATTN__TYPE_E5M2;
-    case ATTN_INT8:
-        return ATTN__TYPE_INT8;
-    default:
-        return ATTN__TYPE_FNUZ;
-    }
-}
-
 static void list_types(uint32_t types, const char *separator, char *text, size_t size)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "fnuz", "int8"};
+    static const char *const names[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "fnuz", "int8", "blocks"};
 
     text[0] = '\0';
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -265,11 +285,6 @@ static enum check judge_row(const struct attn__caps_table *table, const struct a
     return CHECK_REST;
 }
 
-static const struct attn__caps *row_at(const struct attn__caps_table *table, uint32_t i)
-{
-    return (const void *)((const char *)table->rows + i * table->row_size);
-}
-
 const void *attn__caps_find(const struct attn__caps_table *table, const struct attn_problem *problem,
                             uint32_t device, uint32_t phase)
 {
@@ -383,8 +398,14 @@ static void add_rows(const struct attn__caps_table *table, const struct attn_pro
 void attn__caps_answer(const struct attn__caps_table *table, const struct attn_problem *problem,
                        uint32_t device, struct attn_query *out)
 {
+    struct attn_problem plain = *problem;
+
     judge_problem(table, problem, out);
-    attn_util_refuse_unknown(out, problem);
+    if (attn_block_bytes(plain.k_dtype) != 0) /* that was judged */
+        plain.k_dtype = ATTN_F16;
+    if (attn_block_bytes(plain.v_dtype) != 0)
+        plain.v_dtype = ATTN_F16;
+    attn_util_refuse_unknown(out, &plain);
     out->accepted = out->reason_count == 0;
     if (out->accepted != 0)
         add_rows(table, problem, device, out);

@@ -20,6 +20,7 @@ enum attn__type {
     ATTN__TYPE_E5M2 = 16,
     ATTN__TYPE_FNUZ = 32, /* e4m3fnuz, e5m2fnuz */
     ATTN__TYPE_INT8 = 64,
+    ATTN__TYPE_BLOCKS = 128, /* of cached keys and values: q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl */
     ATTN__TYPES_16 = ATTN__TYPE_F16 | ATTN__TYPE_BF16,
     ATTN__TYPES_8 = ATTN__TYPE_E4M3 | ATTN__TYPE_E5M2 | ATTN__TYPE_FNUZ | ATTN__TYPE_INT8,
     ATTN__TYPES_ALL = ATTN__TYPE_F32 | ATTN__TYPES_16 | ATTN__TYPES_8

@@ -40,6 +40,12 @@ static inline uint32_t attn__dtype_size(uint32_t dtype)
     }
 }
 
+/* What an address has to be a multiple of; of a block, the size of its scale. */
+static inline uint32_t attn__dtype_alignment(uint32_t dtype)
+{
+    return attn_block_bytes(dtype) != 0 ? (uint32_t)sizeof(uint16_t) : attn__dtype_size(dtype);
+}
+
 /* Element type of an additive mask; 0 for bits. */
 static inline uint32_t attn__mask_dtype(uint32_t mask)
 {

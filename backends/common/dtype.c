@@ -25,6 +25,18 @@ const char *attn__dtype_name(uint32_t dtype)
         return "e5m2";
     case ATTN_E5M2FNUZ:
         return "e5m2fnuz";
+    case ATTN_Q8_0:
+        return "q8_0";
+    case ATTN_Q4_0:
+        return "q4_0";
+    case ATTN_Q4_1:
+        return "q4_1";
+    case ATTN_Q5_0:
+        return "q5_0";
+    case ATTN_Q5_1:
+        return "q5_1";
+    case ATTN_IQ4_NL:
+        return "iq4_nl";
     default:
         return "unknown";
     }

@@ -11,6 +11,41 @@ static bool product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t *ou
            !__builtin_mul_overflow(*out, d, out);
 }
 
+/* Bytes from a vector of n elements to the next one: blocks are whole, and begin at even addresses. */
+static uint64_t vector_bytes(uint32_t k_dtype, uint32_t v_dtype, uint32_t n)
+{
+    const bool k_blocks = attn_block_bytes(k_dtype) != 0, v_blocks = attn_block_bytes(v_dtype) != 0;
+    const uint64_t whole =
+        ((uint64_t)n + ATTN_BLOCK_ELEMENTS - 1) / ATTN_BLOCK_ELEMENTS * ATTN_BLOCK_ELEMENTS;
+    const uint64_t k = attn_row_bytes(k_dtype, k_blocks ? whole : n);
+    const uint64_t v = attn_row_bytes(v_dtype, v_blocks ? whole : n), most = k > v ? k : v;
+
+    return k_blocks || v_blocks ? most + most % sizeof(uint16_t) : most;
+}
+
+/* Refuses types that no cache has, and blocks where a cache has none. */
+static int32_t check_types(const struct attn_problem *p, struct attn_error *err)
+{
+    const struct {
+        const char *key;
+        uint32_t reason, dtype, dim;
+    } sides[] = {{"k", ATTN_REASON_DTYPE_K, p->k_dtype, p->head_dim},
+                 {"v", ATTN_REASON_DTYPE_V, p->v_dtype, p->head_dim_vo}};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const bool blocks = attn_block_bytes(sides[i].dtype) != 0;
+        if (!blocks && attn__dtype_size(sides[i].dtype) == 0)
+            return attn__fail(err, ATTN_E_UNSUPPORTED, sides[i].reason, sides[i].key,
+                              "%s is %s; f32, f16, bf16, 8-bit types and blocks are served", sides[i].key,
+                              attn__dtype_name(sides[i].dtype));
+        if (blocks && (sides[i].dim % ATTN_BLOCK_ELEMENTS != 0 || p->layout == ATTN_PAGED_X))
+            return attn__fail(err, ATTN_E_INVALID, 0, p->layout == ATTN_PAGED_X ? "layout" : "head_dim",
+                              "%s is %s: layout strided and head dims that are multiples of %u are accepted",
+                              sides[i].key, attn__dtype_name(sides[i].dtype), ATTN_BLOCK_ELEMENTS);
+    }
+    return ATTN_OK;
+}
+
 /* Sizes of a cache. */
 struct plane {
     uint32_t block;
@@ -23,19 +58,18 @@ struct plane {
 static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uint32_t pages,
                           struct attn_error *err)
 {
-    uint32_t k_size = attn__dtype_size(p->k_dtype), v_size = attn__dtype_size(p->v_dtype);
+    const uint32_t k_size = attn__dtype_size(p->k_dtype);
+    const int32_t status = check_types(p, err);
 
-    if (k_size == 0 || v_size == 0)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
-                          k_size == 0 ? "k" : "v", "%s is not served; f32, f16, bf16 and 8-bit types are",
-                          attn__dtype_name(k_size == 0 ? p->k_dtype : p->v_dtype));
+    if (status != ATTN_OK)
+        return status;
     if (p->layout == ATTN_PAGED_X && p->head_dim % (ATTN__PAGED_X_BYTES / k_size) != 0)
         return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_HEAD_DIM, "head_dim",
                           "head_dim is %u; layout paged-x serves multiples of %u with k of %s", p->head_dim,
                           ATTN__PAGED_X_BYTES / k_size, attn__dtype_name(p->k_dtype));
     /* If keys and values differ in size, both take that of the larger, so that the cache is one array. */
     plane->dim = p->head_dim > p->head_dim_vo ? p->head_dim : p->head_dim_vo;
-    plane->head = (uint64_t)plane->dim * (k_size > v_size ? k_size : v_size);
+    plane->head = vector_bytes(p->k_dtype, p->v_dtype, plane->dim);
     plane->block = p->block;
     if (p->addressing == ATTN_DENSE && p->max_kv != 0)
         plane->block = p->max_kv; /* a page is a sequence */

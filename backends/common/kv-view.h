@@ -25,7 +25,7 @@ struct attn__kv_view {
     int64_t head_stride;
     int64_t x_stride; /* from x elements of a vector to the next x; 0 in layout strided */
     uint32_t x_bytes; /* bytes of x elements; of the whole vector in layout strided */
-    uint32_t size;    /* bytes of an element */
+    uint32_t size;    /* bytes of an element; what has blocks is not read by element */
     uint32_t dim;     /* elements of a vector */
     uint32_t dtype;
 };
@@ -35,8 +35,11 @@ static inline struct attn__kv_view attn__kv_view(const struct attn_kv_desc *desc
 {
     const uint32_t dtype = values ? desc->v_dtype : desc->k_dtype, size = (dtype >> 8 & 0xff) / 8;
     const uint32_t dim = values && desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    struct attn__kv_view view = {
-        .base = base, .x_bytes = dim * size, .size = size, .dim = dim, .dtype = dtype};
+    struct attn__kv_view view = {.base = base,
+                                 .x_bytes = (uint32_t)attn_row_bytes(dtype, dim),
+                                 .size = size,
+                                 .dim = dim,
+                                 .dtype = dtype};
 
     view.page_stride = values ? desc->v_page_stride : desc->k_page_stride;
     view.token_stride = values ? desc->v_token_stride : desc->k_token_stride;

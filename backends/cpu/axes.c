@@ -5,7 +5,7 @@
 
 #include "cpu.h"
 
-static const struct attn_axis axes[] = {ATTN__AXIS_TYPES, ATTN__AXES(65536),
+static const struct attn_axis axes[] = {ATTN__AXIS_TYPES, ATTN__AXES(65536), ATTN__AXES_BLOCKS,
                                         ATTN__AXIS_LIST("graph", "never", "single", "uniform", "always")};
 
 int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

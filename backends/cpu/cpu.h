@@ -150,7 +150,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 
 /* Combines the splits of a work item in order and writes its rows. Called by the task that finished last. */
 void cpu_combine_splits(const struct cpu_run *run, const struct attn_work_item *work);
-/* Converts contiguous vectors to f32; cpu_store is in kernels.h. */
+/* Converts contiguous vectors, of whole blocks where there are blocks, to f32; cpu_store is in kernels.h. */
 void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 
 /* ---------------------------------------------------------------- walk.c */

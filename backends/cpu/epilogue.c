@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "block-codes.h"
 #include "cpu.h"
 #include "fp8-int8.h"
 #include "half.h"
@@ -63,6 +64,8 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
     if (attn__dtype_size(dtype) == 1)
         for (uint32_t i = 0; i < count; i++)
             to[i] = attn__codec8_decode(dtype, code[i]);
+    else if (attn_block_bytes(dtype) != 0)
+        attn__blocks_decode(dtype, from, count, to);
     else if (dtype == ATTN_F32)
         memcpy(to, from, count * sizeof *to);
     else if (dtype == ATTN_F16)

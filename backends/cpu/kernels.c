@@ -26,13 +26,14 @@
         ROW(kind_, upper_, "int8", ATTN__TYPE_INT8, name_),                                                  \
         ROW(kind_, upper_, "e4m3", ATTN__TYPE_E4M3, name_),                                                  \
         ROW(kind_, upper_, "e5m2", ATTN__TYPE_E5M2, name_),                                                  \
-        ROW(kind_, upper_, "mixed", ATTN__TYPES_ALL, name_)
+        ROW(kind_, upper_, "mixed", ATTN__TYPES_ALL | ATTN__TYPE_BLOCKS, name_)
 #define LEVEL_ROWS(name_) ROWS(decode, ATTN__DECODE, name_), ROWS(prefill, ATTN__PREFILL, name_),
 
 const struct cpu_kernel cpu_kernels[] = {
 #define CPU_LEVEL(architecture_, name_, ...) CPU_ON_##architecture_(LEVEL_ROWS(name_))
 #include CPU_LEVELS
-    {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL),
+    {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL,
+                  ATTN__TYPES_ALL | ATTN__TYPE_BLOCKS),
      .run = cpu_attention_c,
      .scratch_bytes = cpu_attention_c_scratch,
      .store = cpu_store},

@@ -124,7 +124,7 @@ const char *attn_dtype_name(uint32_t dtype)
 
 uint32_t attn_dtype_size(uint32_t dtype)
 {
-    return attn_dtype_name(dtype) != NULL ? (dtype >> 8 & 0xff) / 8 : 0;
+    return attn_dtype_name(dtype) != NULL && attn_block_bytes(dtype) == 0 ? (dtype >> 8 & 0xff) / 8 : 0;
 }
 
 /* Entry number `index` of a list that counts from 1. */

@@ -84,7 +84,9 @@ int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_des
 /* The part of it that every pair of caches needs: heads, dimensions, MLA or not. */
 int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
                               struct attn_error *err);
-/* True for element types of the problem string. */
+/* Refuses a cache whose types have blocks to a call (`what`) that writes or moves vectors. */
+int32_t attn__kv_refuse_blocks(const struct attn_kv_desc *desc, const char *what, struct attn_error *err);
+/* True for element types of the problem string that have no blocks. */
 bool attn__kv_is_element(uint32_t dtype);
 
 /* How a call on a cache finds the keys of a batch. */

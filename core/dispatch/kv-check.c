@@ -8,6 +8,18 @@ bool attn__kv_is_element(uint32_t dtype)
     return attn_dtype_size(dtype) != 0 && dtype != ATTN_INT32 && dtype != ATTN_INT64;
 }
 
+int32_t attn__kv_refuse_blocks(const struct attn_kv_desc *desc, const char *what, struct attn_error *err)
+{
+    const bool k = attn_block_bytes(desc->k_dtype) != 0;
+    if (!k && (desc->v.data == NULL || attn_block_bytes(desc->v_dtype) == 0))
+        return ATTN_OK;
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, k ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, k ? "k_dtype" : "v_dtype",
+        "%s: the cache's %s is %s, whose blocks are only read; f32, f16, bf16 and 8-bit types are "
+        "served",
+        what, k ? "k_dtype" : "v_dtype", attn_dtype_name(k ? desc->k_dtype : desc->v_dtype));
+}
+
 static int32_t check_count(const char *name, uint32_t value, uint32_t most, struct attn_error *err)
 {
     return value >= 1 && value <= most ? ATTN_OK
@@ -44,10 +56,35 @@ struct side {
     const struct attn_scale *scale;
 };
 
+/* Vectors of types that have blocks are whole ones, and contiguous. */
+static int32_t check_blocks(const struct attn_kv_desc *desc, const struct side *side, struct attn_error *err)
+{
+    if (attn_block_bytes(side->dtype) == 0)
+        return ATTN_OK;
+    if (desc->layout == ATTN_PAGED_X) {
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "layout",
+            "kv desc.layout is paged-x, but %s is %s, which has blocks along head_dim; accepted: "
+            "ATTN_STRIDED",
+            side->name, attn_dtype_name(side->dtype));
+    }
+    const bool k = side->buffer == &desc->k;
+    return side->dim % ATTN_BLOCK_ELEMENTS == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, k ? "head_dim" : "head_dim_vo",
+                            "kv desc.%s is %u; with %s of %s multiples of %u are accepted",
+                            k ? "head_dim" : "head_dim_vo", side->dim, side->name,
+                            attn_dtype_name(side->dtype), ATTN_BLOCK_ELEMENTS);
+}
+
 static int32_t check_strides(const struct attn_kv_desc *desc, const struct side *side, struct attn_error *err)
 {
-    const uint32_t size = attn__element_size(side->dtype);
+    const bool blocks = attn_block_bytes(side->dtype) != 0;
+    const uint32_t size = blocks ? (uint32_t)sizeof(uint16_t) : attn__element_size(side->dtype);
     const bool paged_x = desc->layout == ATTN_PAGED_X;
+    const int32_t status = check_blocks(desc, side, err);
+    if (status != ATTN_OK)
+        return status;
     if (paged_x && side->buffer == &desc->k && side->dim % (16 / size) != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "head_dim",
                           "kv desc.head_dim is %u; layout paged-x accepts multiples of %u with k of %s",
@@ -58,13 +95,13 @@ static int32_t check_strides(const struct attn_kv_desc *desc, const struct side 
         return attn__fail(
             err, ATTN_E_INVALID, 0, side->name,
             "kv desc: strides of %s are %lld, %lld, %lld bytes (page, token, head); accepted: multiples of "
-            "its element size %u",
+            "%u, the size of its elements or of a block's scale",
             side->name, (long long)side->strides[0], (long long)side->strides[1], (long long)side->strides[2],
             size);
     }
     const int64_t strides[] = {side->strides[0], token, side->strides[2]};
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
-    if (!attn__extent_fits(strides, counts, 3, (uint64_t)side->dim * size)) {
+    if (!attn__extent_fits(strides, counts, 3, attn_row_bytes(side->dtype, side->dim))) {
         return attn__fail(err, ATTN_E_INVALID, 0, side->name,
                           "kv desc: %s does not fit 63 bits: %u pages at stride %lld, %u tokens at %lld, %u "
                           "heads at %lld; smaller ones are accepted",
@@ -78,7 +115,9 @@ static int32_t check_side_scale(const struct attn_kv_desc *desc, const struct si
                                 struct attn_error *err)
 {
     const struct attn_scale *scale = side->scale;
-    if (attn__element_size(side->dtype) != 1)
+    if (attn_block_bytes(side->dtype) != 0 && scale->kind == ATTN_SCALE_UNIT)
+        return attn__scale_check(scale, ATTN_SCALES_UNIT, side->scale_name, err);
+    if (attn_dtype_size(side->dtype) != 1)
         return attn__scale_check(scale, ATTN_SCALES_NONE, side->scale_name, err);
     const bool unit = scale->kind == ATTN_SCALE_UNIT;
     const uint32_t granularity = unit ? (uint32_t)ATTN_SCALES_UNIT : scale->granularity;
@@ -138,11 +177,11 @@ static int32_t check_mla(const struct attn_kv_desc *desc, struct attn_error *err
 
 static int32_t check_type(const char *name, uint32_t dtype, struct attn_error *err)
 {
-    return attn__kv_is_element(dtype)
+    return attn__kv_is_element(dtype) || attn_block_bytes(dtype) != 0
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, name,
-                            "kv desc.%s is 0x%x; accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz "
-                            "or int8",
+                            "kv desc.%s is 0x%x; accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, "
+                            "int8, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl",
                             name, dtype);
 }
 

@@ -138,6 +138,8 @@ int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather
         return status;
     own = *(const struct attn_kv_gather_args *)known;
     status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
+    if (status == ATTN_OK)
+        status = attn__kv_refuse_blocks(desc, "attn_kv_gather", err);
     if (status != ATTN_OK)
         return status;
     const struct attn__kv_find find = {own.addressing, own.index_dtype, desc->block, desc->pages, false};

@@ -21,7 +21,9 @@ static int32_t choose(const struct attn_backend *backend, const struct attn_kv *
 {
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    const int32_t status = attn__kv_choose(backend, kv, bare, copy, out, &plugin_err);
+    int32_t status = attn__kv_choose(backend, kv, bare, copy, out, &plugin_err);
+    if (status == ATTN_OK)
+        status = attn__kv_refuse_blocks(*out, "blocks cannot be moved", &plugin_err);
     if (status != ATTN_OK)
         return attn__fail(err, status, plugin_err.reason, plugin_err.field, "%s: %s", name,
                           plugin_err.message);

@@ -130,6 +130,8 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
     own = *(const struct attn_kv_write_args *)known;
     status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
     if (status == ATTN_OK)
+        status = attn__kv_refuse_blocks(desc, "attn_kv_write", err);
+    if (status == ATTN_OK)
         status = check_write(backend, &own, desc, &batch_copy, err);
     if (status != ATTN_OK || own.num_tokens == 0)
         return status;

@@ -203,6 +203,13 @@ static const struct attn__value dtype_values[] = {
     {"f32", ATTN_F32},           {"f16", ATTN_F16},   {"bf16", ATTN_BF16},
     {"e4m3", ATTN_E4M3},         {"e5m2", ATTN_E5M2}, {"e4m3fnuz", ATTN_E4M3FNUZ},
     {"e5m2fnuz", ATTN_E5M2FNUZ}, {"int8", ATTN_INT8}, {NULL, 0}};
+/* Keys and values may have blocks, too. */
+static const struct attn__value kv_dtype_values[] = {
+    {"f32", ATTN_F32},           {"f16", ATTN_F16},       {"bf16", ATTN_BF16},
+    {"e4m3", ATTN_E4M3},         {"e5m2", ATTN_E5M2},     {"e4m3fnuz", ATTN_E4M3FNUZ},
+    {"e5m2fnuz", ATTN_E5M2FNUZ}, {"int8", ATTN_INT8},     {"q8_0", ATTN_Q8_0},
+    {"q4_0", ATTN_Q4_0},         {"q4_1", ATTN_Q4_1},     {"q5_0", ATTN_Q5_0},
+    {"q5_1", ATTN_Q5_1},         {"iq4_nl", ATTN_IQ4_NL}, {NULL, 0}};
 static const struct attn__value addr_values[] = {
     {"dense", ATTN_DENSE}, {"table", ATTN_TABLE}, {"csr", ATTN_CSR}, {NULL, 0}};
 static const struct attn__value index_values[] = {{"i32", ATTN_INT32}, {"i64", ATTN_INT64}, {NULL, 0}};
@@ -313,6 +320,7 @@ static bool part_differs(const struct attn__key *key, const struct attn_problem 
         name, fallback, values, parse_count, format_count, when, AT(member), 0, NULL, min, max               \
     }
 #define TYPES     "f32|f16|bf16|e4m3|e5m2|e4m3fnuz|e5m2fnuz|int8"
+#define KV_TYPES  TYPES "|q8_0|q4_0|q4_1|q5_0|q5_1|iq4_nl"
 #define KV_SCALES "none|unit|tensor|head|token-head"
 #define MAXIMUM   "0 (not given) to 2147483647"
 
@@ -323,9 +331,9 @@ const struct attn__key attn__keys[] = {
     COUNT("kv_heads", "heads; 1 with mla", "a divisor of heads", kv_heads, 1, ATTN__COUNT_MAX, count_differs),
     CHOICE("type", "decoder", "decoder|encoder|encoder_only|encoder_decoder", type, type_values),
     {"q", "", TYPES, parse_choice, format_choice, always, AT(q_dtype), 0, dtype_values, 0, 0},
-    PAIR("kv", "q", TYPES " (sets k and v)", k_dtype, v_dtype, dtype_values),
-    PART("k", "q", TYPES, k_dtype, dtype_values),
-    PART("v", "q; k with mla", TYPES, v_dtype, dtype_values),
+    PAIR("kv", "q", KV_TYPES " (sets k and v)", k_dtype, v_dtype, kv_dtype_values),
+    PART("k", "q", KV_TYPES, k_dtype, kv_dtype_values),
+    PART("v", "q; k with mla", KV_TYPES, v_dtype, kv_dtype_values),
     CHOICE("out", "q; bf16 if q has 8 bits", TYPES, out_dtype, dtype_values),
     CHOICE("addr", "table", "dense|table|csr", addressing, addr_values),
     CHOICE("index", "i32", "i32|i64", index_dtype, index_values),

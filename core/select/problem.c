@@ -147,7 +147,35 @@ static int32_t check_mla(const struct attn_problem *problem, struct attn_error *
     return ATTN_OK;
 }
 
-/* 8-bit types need a scale, and others have none. */
+/* Types that have blocks are read from a cache of contiguous vectors, which are whole blocks. */
+static int32_t check_blocks(const struct attn_problem *problem, struct attn_error *err)
+{
+    const bool k = attn_block_bytes(problem->k_dtype) != 0, v = attn_block_bytes(problem->v_dtype) != 0;
+    const char *name = k ? "k" : "v", *type = attn_dtype_name(k ? problem->k_dtype : problem->v_dtype);
+    if (!k && !v)
+        return ATTN_OK;
+    if ((k && problem->head_dim % ATTN_BLOCK_ELEMENTS != 0) ||
+        (v && problem->head_dim_vo % ATTN_BLOCK_ELEMENTS != 0)) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "head_dim",
+                          "head_dim is %u/%u; with k=%s and v=%s multiples of %u are accepted of those with "
+                          "blocks",
+                          problem->head_dim, problem->head_dim_vo, attn_dtype_name(problem->k_dtype),
+                          attn_dtype_name(problem->v_dtype), ATTN_BLOCK_ELEMENTS);
+    }
+    if (problem->layout != ATTN_STRIDED) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "layout",
+                          "layout is %s, but %s=%s has blocks along head_dim; accepted: strided",
+                          attn__key_choice("layout", problem->layout), name, type);
+    }
+    return problem->kv_source == ATTN_KV_CACHE
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "kv_source",
+                            "kv_source is %s, but %s=%s has blocks, which are read from a cache alone; "
+                            "accepted: cache",
+                            attn__key_choice("kv_source", problem->kv_source), name, type);
+}
+
+/* 8-bit types need a scale, blocks have theirs and may say unit, and others have none. */
 static int32_t check_scale(const char *name, const char *scale, uint32_t dtype, uint32_t granularity,
                            struct attn_error *err)
 {
@@ -157,7 +185,12 @@ static int32_t check_scale(const char *name, const char *scale, uint32_t dtype, 
                           "%s is none, but %s=%s has 8 bits; say %s=unit if its values are not scaled", scale,
                           name, attn_dtype_name(dtype), scale);
     }
-    if (attn_dtype_size(dtype) != 1 && has_scale) {
+    if (attn_block_bytes(dtype) != 0 && granularity > ATTN_SCALES_UNIT) {
+        return attn__fail(err, ATTN_E_INVALID, 0, scale,
+                          "%s is %s, but %s=%s has a scale in each of its blocks; accepted: none, unit",
+                          scale, attn__key_choice("q_scale", granularity), name, attn_dtype_name(dtype));
+    }
+    if (attn_dtype_size(dtype) != 1 && attn_block_bytes(dtype) == 0 && has_scale) {
         return attn__fail(err, ATTN_E_INVALID, 0, scale,
                           "%s is %s, but %s=%s is not an 8-bit type and has no scale; accepted: none", scale,
                           attn__key_choice("q_scale", granularity), name, attn_dtype_name(dtype));
@@ -245,6 +278,8 @@ int32_t attn_problem_resolve(const struct attn_problem *problem, struct attn_pro
         status = check_shape(&full, err);
     if (status == ATTN_OK && full.mla)
         status = check_mla(&full, err);
+    if (status == ATTN_OK)
+        status = check_blocks(&full, err);
     if (status == ATTN_OK)
         status = check_scales(&full, err);
     if (status == ATTN_OK)

@@ -238,8 +238,8 @@ static void describe_cache(const struct attn_session *session, const struct attn
                            struct attn_kv_desc *desc)
 {
     const struct attn_problem *problem = &session->problem;
-    const int64_t k_head = (int64_t)problem->head_dim * attn__element_size(problem->k_dtype);
-    const int64_t v_head = (int64_t)problem->head_dim_vo * attn__element_size(problem->v_dtype);
+    const int64_t k_head = (int64_t)attn_row_bytes(problem->k_dtype, problem->head_dim);
+    const int64_t v_head = (int64_t)attn_row_bytes(problem->v_dtype, problem->head_dim_vo);
     ATTN_INIT(desc);
     desc->k_dtype = problem->k_dtype;
     desc->v_dtype = problem->v_dtype;

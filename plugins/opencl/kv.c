@@ -67,11 +67,17 @@ static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_de
                       struct attn_kv_impl **out, struct attn_error *err)
 {
     struct opencl_launch launch = {.buffers = {NULL}};
-    const int32_t status = opencl_resolve_cache(backend, &launch, desc, err);
+    int32_t status = attn_util_kv_create(backend, desc, out, err);
 
-    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    status = opencl_resolve_cache(backend, &launch, desc, err);
     opencl_launch_release(backend, &launch);
-    return status == ATTN_OK ? attn_util_kv_create(backend, desc, out, err) : status;
+    if (status != ATTN_OK) {
+        attn_util_kv_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* ---------------------------------------------------------------- sides */

@@ -8,14 +8,16 @@
 
 #include CPU_LEVEL_SIMD
 
+#include "block-codes.h"
 #include "fp8-int8.h"
 #include "half.h"
 #include "simd/math.h"
 
 #define FIRST_LANES ((UINT32_C(1) << VEC_LANES) - 1)
 
-static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_INT8, ATTN_E4M3,
-                                  ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_E4M3};
+static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_INT8,   ATTN_E4M3,
+                                  ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_Q8_0,   ATTN_Q4_0,
+                                  ATTN_Q4_1, ATTN_Q5_0,     ATTN_Q5_1,     ATTN_IQ4_NL, ATTN_E4M3};
 static int failures;
 
 static void fail(const char *what, uint32_t at, float got, float wanted)
@@ -63,6 +65,24 @@ static void test_loads(enum vec_type type)
             wanted[i] = decode(type, x);
         }
         expect_vec("load", (uint32_t)type << 16 | code, vec_load(type, bytes + 1), wanted);
+    }
+}
+
+/* Rows of two blocks: all bytes there are in every place of a block, and thus all kinds of scales. */
+static void test_blocks(enum vec_type type)
+{
+    enum { ROW = 2 * ATTN_BLOCK_ELEMENTS, MOST_BYTES = 2 * 34 };
+    char row[1 + MOST_BYTES];
+    float wanted[ROW];
+    uint32_t bits = 1;
+    for (uint32_t turn = 0; turn < 8192; turn++) {
+        for (uint32_t i = 1; i < sizeof row; i++) {
+            bits = bits * UINT32_C(1664525) + UINT32_C(1013904223);
+            row[i] = (char)(bits >> 24);
+        }
+        attn__blocks_decode(dtypes[type], row + 1, ROW, wanted);
+        for (uint32_t at = 0; at < ROW; at += VEC_LANES)
+            expect_vec("block", (uint32_t)type << 16 | at, block_load(type, row + 1, at), wanted + at);
     }
 }
 
@@ -230,10 +250,30 @@ static void test_transposition(void)
         EACH("transpose", rows[at], (float)(l * VEC_LANES + at));
 }
 
+/* Whether this processor has what the program was compiled for. */
+static bool runs_here(void)
+{
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#elif defined(__AVX2__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
 int main(void)
 {
+    if (!runs_here()) {
+        printf("the processor has not this level\n");
+        return 77; /* a skip */
+    }
     for (uint32_t type = VEC_F16; type <= VEC_E4M3_FINITE; type++)
-        test_loads((enum vec_type)type);
+        if (vec_has_blocks((enum vec_type)type))
+            test_blocks((enum vec_type)type);
+        else
+            test_loads((enum vec_type)type);
     test_stores(VEC_F16);
     test_stores(VEC_BF16);
     test_arithmetic();

@@ -462,6 +462,31 @@ Test(refusals, shapes_name_the_type_that_no_cache_has)
     cr_expect(err.reason == ATTN_REASON_DTYPE_V && strcmp(err.field, "v") == 0, "%s", err.message);
 }
 
+Test(refusals, shapes_of_caches_in_blocks)
+{
+    struct attn_problem problem = step.problem;
+    struct attn_kv_shape shape;
+
+    ATTN_INIT(&shape);
+    problem.k_dtype = ATTN_Q8_0;
+    problem.head_dim = problem.head_dim_vo = 40;
+    REFUSED(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_INVALID, "head_dim");
+    problem.head_dim = problem.head_dim_vo = 64;
+    problem.layout = ATTN_PAGED_X;
+    REFUSED(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_INVALID, "layout");
+    problem.layout = ATTN_STRIDED;
+    problem.k_dtype = problem.v_dtype = ATTN_Q4_0;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_OK, "%s", err.message);
+    cr_expect_eq(shape.desc.k_head_stride, 36);
+    /* Keys of an odd number of bytes: values still begin at even addresses. */
+    problem.k_dtype = ATTN_INT8;
+    problem.k_scale = ATTN_SCALES_UNIT;
+    problem.head_dim = 65;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_OK, "%s", err.message);
+    cr_expect_eq(shape.desc.v_head_stride, 66);
+    cr_expect_eq(shape.bytes, 2 * UINT64_C(66) * problem.kv_heads * problem.block * 4);
+}
+
 Test(refusals, a_gather_checks_its_lengths)
 {
     const struct attn_kv_ref cache = {NULL, &step.kv};

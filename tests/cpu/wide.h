@@ -47,11 +47,12 @@ INLINE void vec_store(float *p, vec x)
 
 INLINE vec vec_load8(enum vec_type type, const char *p)
 {
-    static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_INT8, ATTN_E4M3,
-                                      ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_E4M3};
+    static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,  ATTN_BF16,     ATTN_INT8,
+                                      ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+    const uint32_t dtype = type == VEC_E4M3_FINITE ? ATTN_E4M3 : dtypes[type];
     vec x;
     for (uint32_t i = 0; i < VEC_LANES; i++)
-        x[i] = attn__codec8_decode(dtypes[type], (uint8_t)p[i]) / vec_gain(type);
+        x[i] = attn__codec8_decode(dtype, (uint8_t)p[i]) / vec_gain(type);
     return x;
 }
 

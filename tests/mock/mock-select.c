@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attn/plugin-util.h"
 #include "attn/plugin.h"
 
 #ifndef MOCK_NAME
@@ -388,12 +389,22 @@ static void explain_generic(const struct attn_problem *problem, struct attn_quer
     out->reason_count = 2;
 }
 
+/* Blocks are of no plugin that knows only types of elements. */
+static bool refuses_types(const struct attn_problem *problem, struct attn_query *out)
+{
+    attn_util_refuse(out, !attn_util_is_dtype(problem->k_dtype), ATTN_REASON_DTYPE_K, "k",
+                     "a type of elements");
+    attn_util_refuse(out, !attn_util_is_dtype(problem->v_dtype), ATTN_REASON_DTYPE_V, "v",
+                     "a type of elements");
+    return out->reason_count != 0;
+}
+
 static int32_t answer(const struct attn_problem *problem, struct attn_query *out, uint32_t cost)
 {
     if (MOCK_QUERY_STATUS != ATTN_OK)
         return MOCK_QUERY_STATUS;
     out->cost_rank = cost;
-    if (refuses_encoders(problem, out))
+    if (refuses_types(problem, out) || refuses_encoders(problem, out))
         return ATTN_OK;
     out->graph_level = ATTN_GRAPH_ALWAYS;
     if (problem->head_dim > MOCK_HEAD_DIM) {

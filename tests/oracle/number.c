@@ -78,8 +78,76 @@ static void load_16(bool is_f16, const unsigned char *bytes, uint32_t count, dou
     }
 }
 
+/* The code of element i of a block as a number, from the definition. */
+static int code_of(uint32_t dtype, const unsigned char *block, uint32_t i)
+{
+    static const int iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+    if (dtype == ATTN_Q8_0)
+        return (signed char)block[2 + i];
+    const unsigned char *nibbles = block + oracle_row_bytes(dtype, 32) - 16;
+    const int nibble = i < 16 ? nibbles[i] % 16 : nibbles[i - 16] / 16;
+    const bool has_fifth = dtype == ATTN_Q5_0 || dtype == ATTN_Q5_1;
+    const int fifth = has_fifth ? ((nibbles - 4)[i / 8] >> i % 8) % 2 * 16 : 0;
+    switch (dtype) {
+    case ATTN_Q4_0:
+        return nibble - 8;
+    case ATTN_Q4_1:
+        return nibble;
+    case ATTN_Q5_0:
+        return nibble + fifth - 16;
+    case ATTN_Q5_1:
+        return nibble + fifth;
+    default:
+        return iq4_nl[nibble];
+    }
+}
+
+bool oracle_has_blocks(uint32_t dtype)
+{
+    return dtype == ATTN_Q8_0 || dtype == ATTN_Q4_0 || dtype == ATTN_Q4_1 || dtype == ATTN_Q5_0 ||
+           dtype == ATTN_Q5_1 || dtype == ATTN_IQ4_NL;
+}
+
+size_t oracle_row_bytes(uint32_t dtype, uint32_t count)
+{
+    switch (dtype) {
+    case ATTN_Q8_0:
+        return (size_t)count / 32 * 34;
+    case ATTN_Q4_0:
+    case ATTN_IQ4_NL:
+        return (size_t)count / 32 * 18;
+    case ATTN_Q4_1:
+        return (size_t)count / 32 * 20;
+    case ATTN_Q5_0:
+        return (size_t)count / 32 * 22;
+    case ATTN_Q5_1:
+        return (size_t)count / 32 * 24;
+    default:
+        return (size_t)count * oracle_size(dtype);
+    }
+}
+
+static void load_blocks(uint32_t dtype, const unsigned char *block, uint32_t count, double *to)
+{
+    const bool has_least = dtype == ATTN_Q4_1 || dtype == ATTN_Q5_1;
+
+    for (uint32_t at = 0; at < count; at += 32, block += oracle_row_bytes(dtype, 32)) {
+        double scale, least = 0;
+        load_16(true, block, 1, &scale);
+        if (has_least)
+            load_16(true, block + 2, 1, &least);
+        for (uint32_t i = 0; i < 32; i++)
+            to[at + i] = scale * code_of(dtype, block, i) + least;
+    }
+}
+
 void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
 {
+    if (oracle_has_blocks(dtype)) {
+        load_blocks(dtype, from, count, to);
+        return;
+    }
     if (dtype == ATTN_F32)
         load_f32(from, count, to);
     else if (dtype == ATTN_F16 || dtype == ATTN_BF16)

@@ -22,7 +22,13 @@ const unsigned char *oracle_address(const struct attn_buffer *buffer);
 /* Bytes of an element; 0 for what is no element type of the definition. */
 uint32_t oracle_size(uint32_t dtype);
 
-/* The value of `count` consecutive elements. Exact. */
+/* Whether the type has blocks of 32 elements. */
+bool oracle_has_blocks(uint32_t dtype);
+
+/* Bytes of `count` consecutive elements, whole blocks where there are blocks. */
+size_t oracle_row_bytes(uint32_t dtype, uint32_t count);
+
+/* The value of `count` consecutive elements, whole blocks where there are blocks. Exact. */
 void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to);
 
 /*

@@ -57,7 +57,7 @@ Test(kv, descriptions)
     REFUSED("head_dim_vo", "up to head_dim, 64", d.v.data = NULL; d.head_dim_vo = 65);
     ACCEPTED(d.k_page_stride = -4096; d.k_token_stride = 0);
     REFUSED("k_dtype", "0x0", d.k_dtype = 0);
-    REFUSED("k_dtype", "accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz or int8",
+    REFUSED("k_dtype", "accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, int8, q8_0",
             d.k_dtype = ATTN_INT32);
     REFUSED("v_dtype", "accepted: f32", d.v_dtype = 12345);
     REFUSED("pages", "1 to 2147483647", d.pages = 0);
@@ -68,8 +68,8 @@ Test(kv, descriptions)
     REFUSED("head_dim_vo", "1 to 65536", d.head_dim_vo = 65537);
     REFUSED("layout", "is 3", d.layout = 3);
     REFUSED("k", "no buffer", d.k.data = NULL);
-    REFUSED("k", "multiples of its element size 2", d.k_token_stride = 255);
-    REFUSED("v", "multiples of its element size 2", d.v_head_stride = 127);
+    REFUSED("k", "multiples of 2, the size of its elements", d.k_token_stride = 255);
+    REFUSED("v", "multiples of 2, the size of its elements", d.v_head_stride = 127);
 }
 
 Test(kv, strides_that_overflow)

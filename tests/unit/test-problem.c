@@ -176,6 +176,24 @@ Test(problem, refuses_bad_combinations)
     refused("heads=2147483647 head_dim=65536 q=bf16 max_kv=9000 max_seqs=2147483647", "max_kv", "63 bits");
 }
 
+Test(problem, blocks_are_read_from_a_strided_cache)
+{
+    struct attn_problem p = parsed("heads=4 head_dim=64 q=f16 k=q8_0 v=q4_0 k_scale=unit");
+
+    cr_assert_eq(p.k_dtype, ATTN_Q8_0);
+    cr_assert_eq(p.v_dtype, ATTN_Q4_0);
+    cr_assert_eq(attn_row_bytes(p.k_dtype, 64), 68);
+    cr_assert_eq(attn_row_bytes(p.v_dtype, 64), 36);
+    cr_assert_eq(attn_dtype_size(p.k_dtype), 0);
+    refused("heads=4 head_dim=64 q=q8_0", "q", "accepted");
+    refused("heads=4 head_dim=64 q=f16 out=q4_0", "out", "accepted");
+    refused("heads=4 head_dim=40 q=f16 kv=iq4_nl", "head_dim", "multiples of 32");
+    refused("heads=4 head_dim=64/40 q=f16 v=q5_0", "head_dim", "multiples of 32");
+    refused("heads=4 head_dim=64 q=f16 k=q5_1 k_scale=head", "k_scale", "none, unit");
+    refused("heads=4 head_dim=64 q=f16 k=q4_1 layout=paged-x", "layout", "strided");
+    refused("heads=4 head_dim=64 q=f16 v=q4_0 kv_source=cache+new", "kv_source", "cache");
+}
+
 Test(problem, structs_are_checked_as_strings_are)
 {
     struct attn_problem p;

@@ -123,9 +123,8 @@ double case_key_bytes(const struct bench_case *the_case)
     double pairs, keys;
 
     case_count(the_case, &pairs, &keys);
-    double k = (double)problem->head_dim * attn_dtype_size(problem->k_dtype) + scale_bytes(problem->k_scale);
-    double v =
-        (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype) + scale_bytes(problem->v_scale);
+    double k = (double)attn_row_bytes(problem->k_dtype, problem->head_dim) + scale_bytes(problem->k_scale);
+    double v = (double)attn_row_bytes(problem->v_dtype, problem->head_dim_vo) + scale_bytes(problem->v_scale);
     return keys * problem->kv_heads * (problem->mla ? k : k + v); /* values of MLA are columns of the keys */
 }
 

@@ -42,6 +42,11 @@ bool fill_random(uint32_t dtype, void *to, uint64_t count, uint64_t seed)
             ((int8_t *)to)[i] = (int8_t)((int)(next(&state) % 7) - 3);
         return true;
     }
+    if (attn_block_bytes(dtype) != 0) { /* two such bytes are a scale between 0.008 and 1.8 */
+        for (uint64_t i = 0; i < count; i++)
+            ((uint8_t *)to)[i] = (uint8_t)(0x20 | (next(&state) & 0x1f));
+        return true;
+    }
     if (format == NULL)
         return false;
     for (uint64_t i = 0; i < count; i++) {

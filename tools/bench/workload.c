@@ -67,9 +67,10 @@ static int32_t fill_buffer(struct workload *workload, uint32_t dtype, const stru
 {
     uint64_t block_size = size < FILL_BYTES ? size : FILL_BYTES;
     void *block = need_memory(NULL, block_size, 1);
+    const uint32_t element = attn_block_bytes(dtype) != 0 ? 1 : attn_dtype_size(dtype); /* blocks: bytes */
     int32_t status = ATTN_E_INVALID;
 
-    if (fill_random(dtype, block, block_size / attn_dtype_size(dtype), seed))
+    if (fill_random(dtype, block, block_size / element, seed))
         status = repeat_upload(workload, block, block_size, to, size, err);
     free(block);
     return status;
@@ -80,13 +81,14 @@ static int32_t fill_buffer(struct workload *workload, uint32_t dtype, const stru
 static int32_t layer_init(struct workload *workload, uint32_t layer, struct attn_error *err)
 {
     const struct attn_problem *problem = &workload->problem;
+    const bool v_blocks = attn_block_bytes(problem->v_dtype) != 0; /* their bytes are numbers of any type */
     struct attn_kv_desc desc;
     int32_t status =
         attn_memory_alloc(workload->backend, workload->shape.bytes, &workload->cache[layer], err);
 
     if (status == ATTN_OK)
-        status = fill_buffer(workload, problem->k_dtype, &workload->cache[layer], workload->shape.bytes,
-                             layer + 1, err);
+        status = fill_buffer(workload, v_blocks ? problem->v_dtype : problem->k_dtype,
+                             &workload->cache[layer], workload->shape.bytes, layer + 1, err);
     if (status != ATTN_OK)
         return status;
     attn_kv_desc_init(&desc, &workload->shape, &workload->cache[layer]);

@@ -55,6 +55,36 @@ INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const c
     }
 }
 
+/* The same for a block at byte `at` of each key: each converts its scale once. */
+INLINE void scores_add_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
+                             size_t at, const float *q, uint32_t q_stride, vec *a)
+{
+    UNROLL
+    for (uint32_t j = 0; j < keys; j++) {
+        UNROLL
+        for (uint32_t i = 0; i < ATTN_BLOCK_ELEMENTS; i += VEC_LANES) {
+            const vec y = block_load(type, k[j] + at, i);
+            UNROLL
+            for (uint32_t r = 0; r < rows; r++)
+                a[r * keys + j] = vec_fma(vec_load_f32(q + (size_t)r * q_stride + i), y, a[r * keys + j]);
+        }
+    }
+}
+
+/* All of the keys in blocks, with the prefetch of the next ones. */
+INLINE void scores_add_blocks(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
+                              const char *const *next, uint32_t dim, const float *q, uint32_t q_stride,
+                              vec *a)
+{
+    const size_t step = vec_block_bytes(type), full = vec_row_bytes(type, dim);
+    for (size_t at = 0; at < full; at += step, q += ATTN_BLOCK_ELEMENTS) {
+        UNROLL
+        for (uint32_t j = 0; j < keys; j++)
+            prefetch(next[j] + at);
+        scores_add_block(type, rows, keys, k, at, q, q_stride, a);
+    }
+}
+
 /* Scores of `rows` query rows and `keys` keys; rows * keys is a multiple of 4 and at most SCORE_VECS. */
 INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
                          const char *const *next, uint32_t dim, const float *q, uint32_t q_stride, float *s)
@@ -63,8 +93,11 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
     UNROLL
     for (uint32_t i = 0; i < rows * keys; i++)
         a[i] = vec_zero();
-    const size_t step = (size_t)VEC_LANES * vec_size(type), full = dim / VEC_LANES * step;
+    const size_t step = (size_t)VEC_LANES * vec_size(type);
+    const size_t full = vec_has_blocks(type) ? 0 : dim / VEC_LANES * step;
     size_t at = 0;
+    if (vec_has_blocks(type))
+        scores_add_blocks(type, rows, keys, k, next, dim, q, q_stride, a);
     for (; at < full; at += step, q += VEC_LANES) {
         if (at % CACHE_LINE == 0) {
             UNROLL
@@ -107,7 +140,9 @@ INLINE void scores_step(enum vec_type type, uint32_t rows, const struct step *k,
 INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const struct step *v, uint32_t at,
                        const float *p, int first, float *o, uint32_t o_stride)
 {
-    const size_t byte = (size_t)at * vec_size(type), step = (size_t)VEC_LANES * vec_size(type);
+    const uint32_t n = wide * VEC_LANES, blocks = (n + ATTN_BLOCK_ELEMENTS - 1) / ATTN_BLOCK_ELEMENTS;
+    const size_t byte = vec_row_bytes(type, at);
+    const size_t bytes = vec_has_blocks(type) ? blocks * vec_block_bytes(type) : n * vec_size(type);
     vec a[SUM_VECS];
     UNROLL
     for (uint32_t r = 0; r < rows; r++) {
@@ -117,13 +152,12 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
     }
     UNROLL
     for (uint32_t j = 0; j < STEP_KEYS; j++) {
-        const char *y = v->now[j] + byte;
         vec x[SUM_VECS];
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
-            x[i] = vec_load(type, y + i * step);
+            x[i] = vec_load_at(type, v->now[j], at + i * VEC_LANES);
         UNROLL
-        for (size_t line = 0; line < wide * step; line += CACHE_LINE)
+        for (size_t line = 0; line < bytes; line += CACHE_LINE)
             prefetch(v->next[j] + byte + line);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
@@ -207,6 +241,12 @@ STEPS_OF_TYPE(e4m3, VEC_E4M3)
 STEPS_OF_TYPE(e5m2, VEC_E5M2)
 STEPS_OF_TYPE(e4m3fnuz, VEC_E4M3FNUZ)
 STEPS_OF_TYPE(e5m2fnuz, VEC_E5M2FNUZ)
+STEPS_OF_TYPE(q8_0, VEC_Q8_0)
+STEPS_OF_TYPE(q4_0, VEC_Q4_0)
+STEPS_OF_TYPE(q4_1, VEC_Q4_1)
+STEPS_OF_TYPE(q5_0, VEC_Q5_0)
+STEPS_OF_TYPE(q5_1, VEC_Q5_1)
+STEPS_OF_TYPE(iq4_nl, VEC_IQ4_NL)
 STEPS_OF_TYPE(e4m3finite, VEC_E4M3_FINITE)
 
 #define STEPS_BY_ROWS(kind, name)                                                                            \
@@ -216,10 +256,14 @@ STEPS_OF_TYPE(e4m3finite, VEC_E4M3_FINITE)
 static const scores_fn scores_table[STEP_TYPES][STEP_ROWS] = {
     STEPS_BY_ROWS(scores, f32),      STEPS_BY_ROWS(scores, f16),      STEPS_BY_ROWS(scores, bf16),
     STEPS_BY_ROWS(scores, int8),     STEPS_BY_ROWS(scores, e4m3),     STEPS_BY_ROWS(scores, e5m2),
-    STEPS_BY_ROWS(scores, e4m3fnuz), STEPS_BY_ROWS(scores, e5m2fnuz), STEPS_BY_ROWS(scores, e4m3finite)};
+    STEPS_BY_ROWS(scores, e4m3fnuz), STEPS_BY_ROWS(scores, e5m2fnuz), STEPS_BY_ROWS(scores, q8_0),
+    STEPS_BY_ROWS(scores, q4_0),     STEPS_BY_ROWS(scores, q4_1),     STEPS_BY_ROWS(scores, q5_0),
+    STEPS_BY_ROWS(scores, q5_1),     STEPS_BY_ROWS(scores, iq4_nl),   STEPS_BY_ROWS(scores, e4m3finite)};
 static const sums_fn sums_table[STEP_TYPES][STEP_ROWS] = {
     STEPS_BY_ROWS(sums, f32),      STEPS_BY_ROWS(sums, f16),      STEPS_BY_ROWS(sums, bf16),
     STEPS_BY_ROWS(sums, int8),     STEPS_BY_ROWS(sums, e4m3),     STEPS_BY_ROWS(sums, e5m2),
-    STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz), STEPS_BY_ROWS(sums, e4m3finite)};
+    STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz), STEPS_BY_ROWS(sums, q8_0),
+    STEPS_BY_ROWS(sums, q4_0),     STEPS_BY_ROWS(sums, q4_1),     STEPS_BY_ROWS(sums, q5_0),
+    STEPS_BY_ROWS(sums, q5_1),     STEPS_BY_ROWS(sums, iq4_nl),   STEPS_BY_ROWS(sums, e4m3finite)};
 
 #endif

@@ -148,7 +148,7 @@ static void prefill_query(const struct prefill_block *w, uint32_t r, float facto
 /* Prefetches a vector of n elements. */
 INLINE void prefetch_vector(const char *vector, enum vec_type type, uint32_t n)
 {
-    for (uint32_t at = 0; at < n * vec_size(type); at += CACHE_LINE)
+    for (uint32_t at = 0; at < vec_row_bytes(type, n); at += CACHE_LINE)
         __builtin_prefetch(vector + at, 0, 2);
 }
 

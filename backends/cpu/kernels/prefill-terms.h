@@ -133,7 +133,7 @@ static void products_end(void)
 /* The bf16 that make up a number of this type exactly, or if it was multiplied with a scale, an f32. */
 static uint32_t terms_of(enum vec_type type, bool scaled)
 {
-    if (type == VEC_F32 || scaled)
+    if (type == VEC_F32 || vec_has_blocks(type) || scaled)
         return 3;
     return type == VEC_F16 ? 2 : 1;
 }

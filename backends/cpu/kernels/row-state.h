@@ -67,10 +67,16 @@ CONVERT_OF(e4m3, VEC_E4M3)
 CONVERT_OF(e5m2, VEC_E5M2)
 CONVERT_OF(e4m3fnuz, VEC_E4M3FNUZ)
 CONVERT_OF(e5m2fnuz, VEC_E5M2FNUZ)
+CONVERT_OF(q8_0, VEC_Q8_0)
+CONVERT_OF(q4_0, VEC_Q4_0)
+CONVERT_OF(q4_1, VEC_Q4_1)
+CONVERT_OF(q5_0, VEC_Q5_0)
+CONVERT_OF(q5_1, VEC_Q5_1)
+CONVERT_OF(iq4_nl, VEC_IQ4_NL)
 
-static const convert_fn convert_table[VEC_TYPES] = {convert_f32,      convert_f16,     convert_bf16,
-                                                    convert_int8,     convert_e4m3,    convert_e5m2,
-                                                    convert_e4m3fnuz, convert_e5m2fnuz};
+static const convert_fn convert_table[VEC_TYPES] = {
+    convert_f32,      convert_f16,  convert_bf16, convert_int8, convert_e4m3, convert_e5m2, convert_e4m3fnuz,
+    convert_e5m2fnuz, convert_q8_0, convert_q4_0, convert_q4_1, convert_q5_0, convert_q5_1, convert_iq4_nl};
 
 /* All columns of the work item's query token t and query head h as f32, times `factor`. */
 static void query_convert(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t,

@@ -63,8 +63,14 @@ enum vec_type {
     VEC_E5M2 = 5,
     VEC_E4M3FNUZ = 6,
     VEC_E5M2FNUZ = 7,
-    VEC_TYPES = 8,
-    VEC_E4M3_FINITE = 8 /* e4m3 without a NaN: no type of a cache, but that of a part of it */
+    VEC_Q8_0 = 8, /* from here on types that have blocks: blocks.h */
+    VEC_Q4_0 = 9,
+    VEC_Q4_1 = 10,
+    VEC_Q5_0 = 11,
+    VEC_Q5_1 = 12,
+    VEC_IQ4_NL = 13,
+    VEC_TYPES = 14,
+    VEC_E4M3_FINITE = 14 /* e4m3 without a NaN: no type of a cache, but that of a part of it */
 };
 
 INLINE enum vec_type vec_type_of(uint32_t dtype)
@@ -84,6 +90,18 @@ INLINE enum vec_type vec_type_of(uint32_t dtype)
         return VEC_E5M2;
     case ATTN_E4M3FNUZ:
         return VEC_E4M3FNUZ;
+    case ATTN_Q8_0:
+        return VEC_Q8_0;
+    case ATTN_Q4_0:
+        return VEC_Q4_0;
+    case ATTN_Q4_1:
+        return VEC_Q4_1;
+    case ATTN_Q5_0:
+        return VEC_Q5_0;
+    case ATTN_Q5_1:
+        return VEC_Q5_1;
+    case ATTN_IQ4_NL:
+        return VEC_IQ4_NL;
     default:
         return VEC_E5M2FNUZ;
     }

@@ -6,6 +6,7 @@
 #ifndef ATTN_CPU_SIMD_MATH_H
 #define ATTN_CPU_SIMD_MATH_H
 
+#include "blocks.h"
 #include "kernels.h"
 
 /* Tiles of keys and blocks of query rows are read in whole vectors, and lanes are counted in 32 bits. */
@@ -116,7 +117,7 @@ INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec fact
     }
     for (uint32_t i = 0; i < vec_count(n); i++) {
         const uint32_t at = vec_offset(i, n);
-        const vec x = vec_mul(vec_load(type, src + (size_t)at * vec_size(type)), factor);
+        const vec x = vec_mul(vec_load_at(type, src, at), factor);
         probe = vec_fma(x, vec_zero(), probe);
         vec_store(dst + at, x);
     }

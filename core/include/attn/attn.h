@@ -80,7 +80,10 @@ ATTN_API int32_t attn_reason_is_absence(uint32_t reason);
  */
 ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 
-/* "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0). */
+/*
+ * "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0, as for types that have
+ * blocks: attn_row_bytes).
+ */
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
 ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
 

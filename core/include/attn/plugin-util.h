@@ -75,7 +75,7 @@ static inline void attn_util_refuse(struct attn_query *query, int refused, uint3
     query->reason_count++;
 }
 
-/* Whether an element type is one that this version of the interface has. */
+/* Whether a type is one of elements that this version of the interface has; those in blocks are not. */
 static inline int attn_util_is_dtype(uint32_t dtype)
 {
     return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_INT8 ||
@@ -185,8 +185,12 @@ static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pag
     const uint64_t k_head = (uint64_t)p->head_dim * (p->k_dtype >> 11 & 31);
     const uint64_t v_head = (uint64_t)p->head_dim_vo * (p->v_dtype >> 11 & 31);
     const uint64_t k_page = k_head * p->kv_heads * p->block, v_page = v_head * p->kv_heads * p->block;
+    const int has_blocks = attn_block_bytes(p->k_dtype) != 0 || attn_block_bytes(p->v_dtype) != 0;
     const long double bytes = ((long double)k_head + (long double)v_head) * p->kv_heads * p->block * pages;
 
+    if (has_blocks)
+        return attn_util_fail(err, ATTN_E_UNSUPPORTED, attn_block_bytes(p->k_dtype) != 0 ? "k" : "v",
+                              "types that have blocks are not served; f32, f16, bf16 and 8-bit types are");
     if (bytes > 9.2e18L)
         return attn_util_fail(err, ATTN_E_INVALID, "pages",
                               "the cache would exceed 2^63 bytes; fewer pages are accepted");
@@ -241,13 +245,19 @@ static inline void attn_util_finish(struct attn_instance *instance)
     (void)instance;
 }
 
-/* A cache handle that is a copy of its description. */
+/* A cache handle that is a copy of its description. Refuses types that have blocks. */
 static inline int32_t attn_util_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                                           struct attn_kv_impl **out, struct attn_error *err)
 {
-    struct attn_kv_desc *copy = (struct attn_kv_desc *)malloc(sizeof *copy);
+    const int k_blocks = attn_block_bytes(desc->k_dtype) != 0;
+    struct attn_kv_desc *copy;
 
     (void)backend;
+    *out = NULL;
+    if (k_blocks || attn_block_bytes(desc->v_dtype) != 0)
+        return attn_util_fail(err, ATTN_E_UNSUPPORTED, k_blocks ? "k_dtype" : "v_dtype",
+                              "types that have blocks are not served; f32, f16, bf16 and 8-bit types are");
+    copy = (struct attn_kv_desc *)malloc(sizeof *copy);
     *out = (struct attn_kv_impl *)(void *)copy;
     if (!copy)
         return attn_util_fail(err, ATTN_E_MEMORY, "kv", "out of memory");

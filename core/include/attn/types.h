@@ -94,8 +94,49 @@ enum attn_dtype {
     ATTN_E4M3 = 0x0001080a,     /* OCP e4m3fn */
     ATTN_E4M3FNUZ = 0x0001080b, /* AMD gfx942 */
     ATTN_E5M2 = 0x0001080c,     /* OCP */
-    ATTN_E5M2FNUZ = 0x0001080d
+    ATTN_E5M2FNUZ = 0x0001080d,
+    /*
+     * Cached keys and values alone: blocks of 32 elements along head_dim, as ggml has them. DLPack counts its
+     * codes from 0, these count from 0xc0; the bits are those of an element without its block's scale, and
+     * the lanes are the elements of a block. docs/definition.md says what a block's bytes mean.
+     */
+    ATTN_Q8_0 = 0x002008c0,
+    ATTN_Q4_0 = 0x002004c1,
+    ATTN_Q4_1 = 0x002004c2,
+    ATTN_Q5_0 = 0x002005c3,
+    ATTN_Q5_1 = 0x002005c4,
+    ATTN_IQ4_NL = 0x002004c5
 };
+
+/* Elements of a block of the types that have blocks; all of them have as many. */
+#define ATTN_BLOCK_ELEMENTS 32u
+
+/* Bytes of a block; 0 for types that have no blocks. */
+static inline uint32_t attn_block_bytes(uint32_t dtype)
+{
+    switch (dtype) {
+    case ATTN_Q8_0:
+        return 34;
+    case ATTN_Q4_0:
+    case ATTN_IQ4_NL:
+        return 18;
+    case ATTN_Q4_1:
+        return 20;
+    case ATTN_Q5_0:
+        return 22;
+    case ATTN_Q5_1:
+        return 24;
+    default:
+        return 0;
+    }
+}
+
+/* Bytes of a contiguous vector of n elements, of whole blocks where the type has blocks. */
+static inline uint64_t attn_row_bytes(uint32_t dtype, uint64_t n)
+{
+    const uint32_t block = attn_block_bytes(dtype);
+    return block != 0 ? n / ATTN_BLOCK_ELEMENTS * block : n * ((dtype >> 8 & 0xff) / 8);
+}
 
 /*
  * Device types, numbered as in DLPack. A plugin for devices that DLPack has no number for takes one from
@@ -162,7 +203,7 @@ static inline struct attn_tensor attn_tensor_of(void *data, uint32_t dtype, uint
     memset(&tensor, 0, sizeof tensor);
     tensor.buffer.data = data;
     tensor.dtype = dtype;
-    tensor.head_stride = (int64_t)head_dim * (int64_t)(dtype >> 8 & 0xff) / 8;
+    tensor.head_stride = (int64_t)attn_row_bytes(dtype, head_dim);
     tensor.token_stride = tensor.head_stride * (int64_t)heads;
     return tensor;
 }

@@ -85,6 +85,29 @@ static void pick_source(struct rng *rng, struct attn_problem *problem)
     }
 }
 
+/* Makes some problems that read a strided cache of any other type read one of blocks. */
+static void pick_blocks(struct attn_problem *problem, uint64_t seed)
+{
+    static const uint32_t types[] = {ATTN_Q8_0, ATTN_Q4_0, ATTN_Q4_1, ATTN_Q5_0, ATTN_Q5_1, ATTN_IQ4_NL};
+    struct rng rng = {mix(seed, 90)};
+
+    if (problem->kv_source > ATTN_KV_CACHE || problem->layout > ATTN_STRIDED || !rng_chance(&rng, 15))
+        return;
+    problem->head_dim = (problem->head_dim + 31) / 32 * 32;
+    problem->head_dim_vo = (problem->head_dim_vo + 31) / 32 * 32;
+    const bool both = problem->mla != 0 || rng_chance(&rng, 60), k = both || rng_chance(&rng, 50);
+    if (k) {
+        problem->k_dtype = rng_pick(&rng, types);
+        problem->k_scale = rng_chance(&rng, 50) ? ATTN_SCALES_NONE : ATTN_SCALES_UNIT;
+    }
+    if (problem->mla != 0) {
+        problem->v_dtype = problem->k_dtype;
+    } else if (both || !k) {
+        problem->v_dtype = rng_chance(&rng, 50) && k ? problem->k_dtype : rng_pick(&rng, types);
+        problem->v_scale = rng_chance(&rng, 50) ? ATTN_SCALES_NONE : ATTN_SCALES_UNIT;
+    }
+}
+
 void problem_generate(struct attn_problem *problem, uint64_t seed)
 {
     static const uint32_t blocks[] = {1, 2, 5, 16, 16, 32, 33, 64};
@@ -112,6 +135,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     pick_mask(&rng, problem);
     problem_pick_8bit(problem, seed);
     shapes_generate(problem, seed);
+    pick_blocks(problem, seed);
 }
 
 bool problem_covered(const struct attn_problem *problem, const char **out_key)

@@ -23,11 +23,45 @@ static uint8_t any_number(uint32_t dtype, uint64_t key)
     return code;
 }
 
+/* A scale of a block with an RMS of elements near `factor`, of either sign, 0 or subnormal now and then. */
+static double block_scale(uint32_t dtype, uint64_t key, double factor)
+{
+    const uint64_t kind = mix(key, 2) % 16;
+    const double rms = dtype == ATTN_Q8_0 || dtype == ATTN_IQ4_NL ? 72 : 8;
+    const double size = factor * (0.5 + (double)(mix(key, 3) % 1024) / 1024) / rms;
+
+    if (kind == 0)
+        return 0;
+    if (kind == 1)
+        return 0x1p-24 * (double)(1 + mix(key, 4) % 1023);
+    return kind < 8 ? -size : size;
+}
+
+/* Random blocks: every code there is, and scales near what other types of the case have. */
+static void fill_blocks(const struct scaled_vector *vector, uint64_t key, double factor)
+{
+    const uint32_t bytes = (uint32_t)oracle_row_bytes(vector->dtype, 32);
+    unsigned char *block = vector->to;
+
+    for (uint32_t at = 0; at < vector->count; at += 32, block += bytes) {
+        const uint64_t own = mix(key, at);
+        for (uint32_t i = 0; i < bytes; i++)
+            block[i] = (unsigned char)(mix(own, 16 + i) >> 32);
+        oracle_store(ATTN_F16, block_scale(vector->dtype, own, factor), block);
+        if (vector->dtype == ATTN_Q4_1 || vector->dtype == ATTN_Q5_1)
+            oracle_store(ATTN_F16, block_scale(vector->dtype, mix(own, 1), 4 * factor), block + 2);
+    }
+}
+
 void case_fill_vector(const struct conform_case *c, const struct scaled_vector *vector, uint64_t key,
                       double factor, bool positive)
 {
     unsigned char *to = vector->to;
 
+    if (oracle_has_blocks(vector->dtype)) {
+        fill_blocks(vector, key, factor);
+        return;
+    }
     if (!oracle_is_8bit(vector->dtype)) {
         fill_vector(vector->dtype, to, vector->count, key, factor, positive);
         return;
@@ -47,6 +81,10 @@ bool case_put_nan(const struct scaled_vector *vector, uint32_t dim)
     unsigned char *to = vector->to;
     uint8_t code = (uint8_t)(dim * 37);
 
+    if (oracle_has_blocks(vector->dtype)) { /* of the block */
+        oracle_store(ATTN_F16, (double)NAN, to + oracle_row_bytes(vector->dtype, dim / 32 * 32));
+        return true;
+    }
     if (!oracle_is_8bit(vector->dtype)) {
         oracle_store(vector->dtype, (double)NAN, to + (size_t)dim * oracle_size(vector->dtype));
         return true;
@@ -64,7 +102,10 @@ void case_put_infinity(const struct scaled_vector *vector, uint32_t dim, bool po
 {
     unsigned char *to = vector->to;
 
-    if (vector->dtype == ATTN_E5M2)
+    if (oracle_has_blocks(vector->dtype))
+        oracle_store(ATTN_F16, positive ? (double)INFINITY : -(double)INFINITY,
+                     to + oracle_row_bytes(vector->dtype, dim / 32 * 32));
+    else if (vector->dtype == ATTN_E5M2)
         to[dim] = positive ? 0x7c : 0xfc;
     else
         oracle_store(vector->dtype, positive ? (double)INFINITY : -(double)INFINITY,

@@ -134,6 +134,11 @@ static const char *const dtype_labels[] = {"f32",  "f16",      "bf16",     "e4m3
                                            "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"};
 static const uint32_t dtypes[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_E4M3,
                                   ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
+static const char *const kv_dtype_labels[] = {"f32",  "f16",  "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz",
+                                              "int8", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1",     "iq4_nl"};
+static const uint32_t kv_dtypes[] = {ATTN_F32,      ATTN_F16,      ATTN_BF16, ATTN_E4M3,  ATTN_E5M2,
+                                     ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8, ATTN_Q8_0,  ATTN_Q4_0,
+                                     ATTN_Q4_1,     ATTN_Q5_0,     ATTN_Q5_1, ATTN_IQ4_NL};
 static const char *const addr_labels[] = {"dense", "table", "csr"};
 static const uint32_t addressings[] = {ATTN_DENSE, ATTN_TABLE, ATTN_CSR};
 static const char *const index_labels[] = {"i32", "i64"};
@@ -165,8 +170,8 @@ static const uint32_t flags[] = {0, 1};
 const struct pair_key pair_keys[] = {
     LIST("type", type, type_labels, types, COUNT(types)),
     LIST("q", q_dtype, dtype_labels, dtypes, COUNT(dtypes)),
-    LIST("k", k_dtype, dtype_labels, dtypes, COUNT(dtypes)),
-    LIST("v", v_dtype, dtype_labels, dtypes, COUNT(dtypes)),
+    LIST("k", k_dtype, kv_dtype_labels, kv_dtypes, COUNT(kv_dtypes)),
+    LIST("v", v_dtype, kv_dtype_labels, kv_dtypes, COUNT(kv_dtypes)),
     LIST("out", out_dtype, dtype_labels, dtypes, COUNT(dtypes)),
     CLASS(kv_heads),
     CLASS(group),
@@ -236,12 +241,41 @@ static void fit_scale(uint32_t *dtype, uint32_t *scale, uint64_t dtype_bit, uint
 {
     bool is_8bit = oracle_is_8bit(*dtype), scaled = *scale != ATTN_SCALES_NONE;
 
-    if (is_8bit == scaled)
+    if (is_8bit == scaled || (oracle_has_blocks(*dtype) && *scale <= ATTN_SCALES_UNIT))
         return;
     if ((pinned & scale_bit) == 0)
         *scale = is_8bit ? ATTN_SCALES_TENSOR : ATTN_SCALES_NONE;
     else if ((pinned & dtype_bit) == 0)
         *dtype = scaled ? ATTN_E4M3 : ATTN_F16;
+}
+
+/* Blocks are of strided caches, without scales beside them. */
+static void fit_type(uint32_t *dtype, uint64_t dtype_bit, struct attn_problem *problem, uint64_t pinned)
+{
+    if (!oracle_has_blocks(*dtype))
+        return;
+    if (problem->layout == ATTN_PAGED_X && (pinned & pair_bit("layout")) == 0)
+        problem->layout = ATTN_STRIDED;
+    if (problem->kv_source != ATTN_KV_CACHE && (pinned & pair_bit("kv_source")) == 0)
+        problem->kv_source = ATTN_KV_CACHE;
+    if ((problem->layout == ATTN_PAGED_X || problem->kv_source != ATTN_KV_CACHE) && (pinned & dtype_bit) == 0)
+        *dtype = ATTN_F16;
+}
+
+/* Sizes of whole blocks, of the same classes as before where there are such. */
+static void fit_dims(struct attn_problem *problem)
+{
+    const bool k = oracle_has_blocks(problem->k_dtype), v = oracle_has_blocks(problem->v_dtype);
+    const uint32_t dims = dims_get(problem), dim = problem->head_dim;
+
+    if (!k && !v)
+        return;
+    if (k || dims == 0)
+        problem->head_dim = dim < 64 ? 32 : (dim + 31) / 32 * 32;
+    dims_set(problem, dims);
+    if (v && problem->head_dim_vo % 32 != 0)
+        problem->head_dim_vo = dims == 2 || problem->head_dim_vo < 32 ? (problem->head_dim_vo + 31) / 32 * 32
+                                                                      : problem->head_dim_vo / 32 * 32;
 }
 
 static void fit_mla(struct attn_problem *problem, uint64_t pinned)
@@ -260,8 +294,11 @@ static void fit_mla(struct attn_problem *problem, uint64_t pinned)
 
 bool pairs_fit(struct attn_problem *problem, uint64_t pinned)
 {
+    fit_type(&problem->k_dtype, pair_bit("k"), problem, pinned);
+    fit_type(&problem->v_dtype, pair_bit("v"), problem, pinned);
     if (problem->mla != 0)
         fit_mla(problem, pinned);
+    fit_dims(problem);
     fit_scale(&problem->q_dtype, &problem->q_scale, pair_bit("q"), pair_bit("q_scale"), pinned);
     fit_scale(&problem->k_dtype, &problem->k_scale, pair_bit("k"), pair_bit("k_scale"), pinned);
     if (problem->mla == 0)

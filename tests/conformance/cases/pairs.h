@@ -8,7 +8,7 @@
 
 #include "conform.h"
 
-enum { MOST_KEYS = 40, MOST_VALUES = 8 };
+enum { MOST_KEYS = 40, MOST_VALUES = 14 };
 
 /* A key of the problem string and its values, or classes of values. */
 struct pair_key {

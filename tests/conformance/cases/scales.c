@@ -133,6 +133,8 @@ void case_pick_scales(struct conform_case *c, bool write)
     out->granularity = problem->out_scale;
     pick_extent(q, &rng, false, false);
     pick_extent(out, &rng, false, false);
+    if (oracle_has_blocks(problem->k_dtype)) /* the last column has its block's scale */
+        c->shift = 0;
     /* The shift of a code is no longer the same for every key, nor near a sink. */
     if ((oracle_is_8bit(problem->k_dtype) && problem->k_dtype != ATTN_INT8) ||
         (oracle_is_8bit(problem->q_dtype) && (problem->q_dtype != ATTN_INT8 || problem->sinks != 0)))

@@ -79,6 +79,8 @@ void case_make_loud(const struct conform_case *c, const struct scaled_vector *ve
 
     if (factor != 0 && c->scales[vector->what].raw)
         return; /* codes of every size as they are */
+    if (oracle_has_blocks(vector->dtype))
+        return; /* a block has one scale for what is loud and what is not */
     for (uint32_t d = 0; d < columns; d++) {
         unsigned char *at = (unsigned char *)vector->to + (size_t)d * size;
         double value;

@@ -127,6 +127,36 @@ static void fail_sizes(struct failure *failure, const struct life_backend *backe
                                                    life_error(failure->life)));
 }
 
+/* A cache in blocks, by a backend that does not read such. */
+static void fail_blocks(struct failure *failure, const struct life_backend *backend)
+{
+    static unsigned char memory[4096];
+    struct attn_problem problem = backend->problem;
+    struct attn_query query = {.struct_size = sizeof query};
+    struct attn_kv_impl *kv = NULL;
+    struct attn_kv_desc desc;
+
+    problem.k_dtype = problem.v_dtype = ATTN_Q4_0;
+    problem.k_scale = problem.v_scale = ATTN_SCALES_NONE;
+    problem.head_dim = problem.head_dim_vo = 64;
+    problem.layout = ATTN_STRIDED;
+    problem.kv_source = ATTN_KV_CACHE;
+    if (backend->table->query(failure->life->instance, NULL, &problem, &query) != ATTN_OK || query.accepted)
+        return;
+    ATTN_INIT(&desc);
+    desc.k_dtype = desc.v_dtype = ATTN_Q4_0;
+    desc.layout = ATTN_STRIDED;
+    desc.pages = desc.block = desc.kv_heads = 1;
+    desc.head_dim = desc.head_dim_vo = 32;
+    desc.k.data = desc.v.data = memory;
+    failure->must = true;
+    life_enter(failure->life, "create of a cache in blocks, which it refuses to read");
+    const int32_t status = backend->table->kv->create(backend->impl, &desc, &kv, life_error(failure->life));
+    judge_words(failure, status);
+    if (status == ATTN_OK)
+        backend->table->kv->destroy(kv);
+}
+
 static void fail_everything(struct isolated *isolated, struct life *life)
 {
     struct failure failure = {.isolated = isolated, .life = life};
@@ -137,6 +167,7 @@ static void fail_everything(struct isolated *isolated, struct life *life)
         if (!life_open(life, i, &backend))
             continue;
         fail_sizes(&failure, &backend);
+        fail_blocks(&failure, &backend);
         life_close(&backend);
     }
 }

@@ -50,7 +50,9 @@ void put_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_
 {
     uint32_t size = oracle_size(kv->k_dtype);
 
-    for (uint32_t d = 0; d < kv->head_dim; d++)
+    if (oracle_has_blocks(kv->k_dtype))
+        memcpy(key_at(kv, page, token, head), vector, oracle_row_bytes(kv->k_dtype, kv->head_dim));
+    for (uint32_t d = 0; size != 0 && d < kv->head_dim; d++)
         memcpy(key_element(kv, page, token, head, d), vector + (size_t)d * size, size);
 }
 
@@ -59,7 +61,9 @@ void put_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint3
 {
     uint32_t size = oracle_size(kv->v_dtype);
 
-    for (uint32_t d = 0; d < kv->head_dim_vo; d++)
+    if (oracle_has_blocks(kv->v_dtype))
+        memcpy(value_at(kv, page, token, head), vector, oracle_row_bytes(kv->v_dtype, kv->head_dim_vo));
+    for (uint32_t d = 0; size != 0 && d < kv->head_dim_vo; d++)
         memcpy(value_element(kv, page, token, head, d), vector + (size_t)d * size, size);
 }
 

@@ -27,17 +27,18 @@ static uint64_t cache_strides(const struct step *step, struct rng *rng, bool val
                               int64_t *out_token, int64_t *out_head)
 {
     const struct layout *layout = &step->layout;
-    uint32_t element = oracle_size(values ? step->kv.v_dtype : step->kv.k_dtype);
-    uint32_t dim = values ? step->kv.head_dim_vo : step->kv.head_dim;
+    uint32_t dtype = values && step->problem.mla == 0 ? step->kv.v_dtype : step->kv.k_dtype;
+    uint32_t element = oracle_has_blocks(dtype) ? 2 : oracle_size(dtype);
+    uint64_t row = oracle_row_bytes(dtype, values ? step->kv.head_dim_vo : step->kv.head_dim);
 
     if (step->kv.layout == ATTN_PAGED_X)
         return paged_x_strides(step, rng, values, out_token, out_head);
     if (heads_first) {
-        *out_token = stride_padded((uint64_t)dim * element, element, layout, rng);
+        *out_token = stride_padded(row, element, layout, rng);
         *out_head = stride_padded((uint64_t)*out_token * step->kv.block, element, layout, rng);
         return (uint64_t)stride_padded((uint64_t)*out_head * step->kv.kv_heads, 4, layout, rng);
     }
-    *out_head = stride_padded((uint64_t)dim * element, element, layout, rng);
+    *out_head = stride_padded(row, element, layout, rng);
     *out_token = stride_padded((uint64_t)*out_head * step->kv.kv_heads, element, layout, rng);
     return (uint64_t)stride_padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
 }
@@ -57,13 +58,13 @@ static uint64_t extent(const struct attn_kv_desc *kv, int64_t page, int64_t toke
 static void place_cache(struct step *step, struct rng *rng)
 {
     struct attn_kv_desc *kv = &step->kv;
-    uint32_t k_size = oracle_size(kv->k_dtype), v_size = oracle_size(kv->v_dtype);
     uint32_t alignment = step->layout.alignment > 4 ? step->layout.alignment : 4;
     uint8_t k_poison = case_poison(step->the_case, kv->k_dtype);
     uint8_t v_poison = case_poison(step->the_case, kv->v_dtype);
     bool heads_first = rng_chance(rng, 40), together = rng_chance(rng, 40);
     bool mla = step->problem.mla != 0; /* no values */
-    uint64_t k_inner = (uint64_t)kv->head_dim * k_size, v_inner = (uint64_t)kv->head_dim_vo * v_size;
+    uint64_t k_inner = oracle_row_bytes(kv->k_dtype, kv->head_dim);
+    uint64_t v_inner = oracle_row_bytes(kv->v_dtype, kv->head_dim_vo);
 
     uint64_t k_page = cache_strides(step, rng, false, heads_first, &kv->k_token_stride, &kv->k_head_stride);
     uint64_t v_page = cache_strides(step, rng, true, heads_first, &kv->v_token_stride, &kv->v_head_stride);
