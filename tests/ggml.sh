@@ -51,22 +51,23 @@ GGML_BACKEND_PATH=$plugin "$work/llama/bin/test-backend-ops" test -o FLASH_ATTN_
 }
 served=$(grep -acE 'FLASH_ATTN_EXT\(.*OK' "$work/ops.log")
 echo "$served of $(grep -ac 'FLASH_ATTN_EXT(' "$work/ops.log") cases of FLASH_ATTN_EXT are served"
-[ "$served" -ge 3240 ] || { echo "3240 cases are wanted"; exit 1; }
+[ "$served" -ge 5300 ] || { echo "5300 cases are wanted"; exit 1; }
 
-# judge CACHE MEAN MOST: 100 tokens, each a run of all 30 layers. ggml rounds queries to the type of the cache, libattn does
-# not: the bounds are twice what that makes.
+# judge CACHE MEAN MOST OTHER: 100 tokens, each a run of all 30 layers. ggml rounds queries to the type of the cache (of a
+# quantised one to q8_0), libattn does not: the bounds are twice what that makes.
 judge() {
     "$work/likelihood" "$work/model.gguf" "$1" >"$work/theirs"
     ATTN_LOG=trace GGML_BACKEND_PATH=$plugin "$work/likelihood" "$work/model.gguf" "$1" >"$work/ours" 2>"$work/trace"
     runs=$(grep -c 'call: run,cpu/flash-attn' "$work/trace" || true)
-    paste "$work/theirs" "$work/ours" | awk -v cache="$1" -v mean="$2" -v bound="$3" -v runs="$runs" '
+    paste "$work/theirs" "$work/ours" | awk -v cache="$1" -v mean="$2" -v bound="$3" -v flips="$4" -v runs="$runs" '
         { d = $5 - $2; d = d < 0 ? -d : d; sum += d; if (d > most) most = d; other += $3 != $6 }
         END { printf "%s: log probabilities of %d tokens differ by %.4f in the mean and %.4f at most, %d other tokens are best, %d runs\n",
                      cache, NR, sum / NR, most, other, runs
-              exit !(NR == 100 && sum / NR < mean && most < bound && other == 0 && runs >= 3000) }'
+              exit !(NR == 100 && sum / NR < mean && most < bound && other <= flips && runs >= 3000) }'
 }
 language=$(tools/fetch-model 2>"$work/fetch.log") || { tail -n 1 "$work/fetch.log"; exit 1; }
 "$work/venv/bin/python" clients/ggml/tests/dequantise.py "$language" "$work/model.gguf"
-judge f16 0.0016 0.012
-judge bf16 0.005 0.06
+judge f16 0.0016 0.012 0
+judge bf16 0.005 0.06 0
+judge q8_0 0.016 0.13 1
 rm "$work/model.gguf"

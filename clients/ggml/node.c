@@ -15,6 +15,18 @@ static uint32_t dtype_of(enum ggml_type type)
         return ATTN_F16;
     case GGML_TYPE_BF16:
         return ATTN_BF16;
+    case GGML_TYPE_Q8_0:
+        return ATTN_Q8_0;
+    case GGML_TYPE_Q4_0:
+        return ATTN_Q4_0;
+    case GGML_TYPE_Q4_1:
+        return ATTN_Q4_1;
+    case GGML_TYPE_Q5_0:
+        return ATTN_Q5_0;
+    case GGML_TYPE_Q5_1:
+        return ATTN_Q5_1;
+    case GGML_TYPE_IQ4_NL:
+        return ATTN_IQ4_NL;
     default:
         return 0;
     }
