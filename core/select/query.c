@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queries of one backend by name, without a selection: for tools that list capabilities. */
+/* Queries of one backend, opened or by name, without a selection. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -112,6 +112,39 @@ static int32_t take_query(const struct attn_query *query, struct attn_query *own
     return ATTN_OK;
 }
 
+/* Asks a backend, on a device or on none, and gives the answer to the caller. */
+static int32_t ask(const struct attn__backend *entry, const struct attn_device *device,
+                   const struct attn_problem *problem, struct attn_query *own, struct attn_query *out,
+                   struct attn_error *err)
+{
+    const uint32_t known = entry->plugin->table.problem_size;
+    if (known < sizeof *problem && attn__has_bytes(problem, known, sizeof *problem)) {
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, "problem",
+                          "%.80s: the problem has a value beyond byte %u, which is all that the plugin knows",
+                          entry->table.name, known);
+    }
+    const int32_t status = entry->table.query(entry->plugin->instance, device, problem, own);
+    if (status != ATTN_OK) {
+        return attn__fail(err, ATTN_E_PLUGIN, 0, "query", "%.80s: the plugin's query failed with %s",
+                          entry->table.name, attn_status_name(status));
+    }
+    close_texts(own);
+    return attn__answer(out, own, sizeof *own, "query", err);
+}
+
+int32_t attn_backend_query(struct attn_backend *backend, const struct attn_problem *problem,
+                           struct attn_query *query, struct attn_error *err)
+{
+    int32_t status = attn__call_begin(backend, "attn_backend_query", err);
+    struct attn_query own;
+    struct attn_problem full;
+    if (status == ATTN_OK)
+        status = take_query(query, &own, err);
+    if (status == ATTN_OK)
+        status = attn__problem_take(backend->context, problem, &full, err);
+    return status == ATTN_OK ? ask(backend->entry, &backend->device, &full, &own, query, err) : status;
+}
+
 int32_t attn_context_query(struct attn_context *context, const char *backend,
                            const struct attn_device *device, const struct attn_problem *problem,
                            struct attn_query *query, struct attn_error *err)
@@ -126,21 +159,7 @@ int32_t attn_context_query(struct attn_context *context, const char *backend,
         status = attn__problem_take(context, problem, &full, err);
     if (status == ATTN_OK)
         status = find_backend(context, backend, &entry, err);
-    if (status != ATTN_OK)
-        return status;
-    const uint32_t known = entry->plugin->table.problem_size;
-    if (known < sizeof full && attn__has_bytes(&full, known, sizeof full)) {
-        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, "problem",
-                          "%.80s: the problem has a value beyond byte %u, which is all that the plugin knows",
-                          backend, known);
-    }
-    status = entry->table.query(entry->plugin->instance, device, &full, &own);
-    if (status != ATTN_OK) {
-        return attn__fail(err, ATTN_E_PLUGIN, 0, "query", "%.80s: the plugin's query failed with %s", backend,
-                          attn_status_name(status));
-    }
-    close_texts(&own);
-    return attn__answer(query, &own, sizeof own, "query", err);
+    return status == ATTN_OK ? ask(entry, device, &full, &own, query, err) : status;
 }
 
 int32_t attn_context_get_axes(struct attn_context *context, const char *backend, const struct attn_axis **out,

@@ -51,6 +51,7 @@ struct library {
     F(attn_decision_destroy)                                                                                 \
     F(attn_backend_open)                                                                                     \
     F(attn_backend_destroy)                                                                                  \
+    F(attn_backend_query)                                                                                    \
     F(attn_kv_get_shape)                                                                                     \
     F(attn_kv_desc_init)                                                                                     \
     F(attn_kv_create)                                                                                        \

@@ -112,6 +112,9 @@ static void call_backend(struct calls *calls)
     struct attn_graph *graph = NULL;
     void *pointer = NULL;
     ATTN_INIT(&shape);
+    struct attn_query query;
+    ATTN_INIT(&query);
+    EXPECT(calls, attn_backend_query, step->backend, &step->problem, &query);
     EXPECT(calls, attn_kv_get_shape, step->backend, &step->problem, 4, &shape);
     EXPECT(calls, attn_kv_create, step->backend, &step->desc, &kv);
     EXPECT(calls, attn_plan_create, step->backend, &step->problem, &plan);

@@ -149,6 +149,39 @@ Test(handles, any_order_of_destruction)
     attn_backend_destroy(NULL);
 }
 
+Test(handles, query)
+{
+    struct desk desk;
+    struct attn_query query;
+    struct attn_reason reason;
+    struct attn_kernel_info kernel;
+    memset(&desk, 0, sizeof desk);
+    open_backend(&desk, "gpu", NULL);
+    struct attn_error *err = &desk.world.err;
+    cr_assert_eq(attn_problem_parse(PROBLEM, &desk.problem, NULL), ATTN_OK);
+    ATTN_INIT(&query);
+    query.reasons = &reason;
+    query.kernels = &kernel;
+    query.reason_capacity = query.kernel_capacity = 1;
+    cr_assert_eq(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_OK, "%s", err->message);
+    cr_assert(query.accepted == 1 && query.kernel_count == 1 && query.reason_count == 0);
+    cr_assert_eq(kernel.speed, ATTN_SPEED_OPTIMISED);
+    desk.problem.head_dim = desk.problem.head_dim_vo = 512;
+    cr_assert_eq(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_OK, "%s", err->message);
+    cr_assert(query.accepted == 0 && query.kernel_count == 0 && query.reason_count > 0);
+    cr_assert_eq(reason.code, ATTN_REASON_HEAD_DIM);
+    query.kernels = NULL;
+    cr_assert_eq(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_E_INVALID);
+    cr_assert_str_eq(err->field, "query");
+    query.kernels = &kernel;
+    desk.problem.heads = 0;
+    cr_assert_eq(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_E_INVALID);
+    cr_assert_str_eq(err->field, "heads");
+    cr_assert_eq(attn_backend_query(NULL, &desk.problem, &query, err), ATTN_E_INVALID);
+    attn_backend_destroy(desk.backend);
+    world_close(&desk.world);
+}
+
 Test(handles, open)
 {
     struct desk desk;

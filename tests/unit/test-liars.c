@@ -272,6 +272,8 @@ Test(liars, queries_that_fail)
     entry->table.query = query_fails;
     said(attn_context_query(context, entry->table.name, NULL, &desk.problem, &query, err), ATTN_E_PLUGIN,
          "query failed with ATTN_E_DEVICE");
+    said(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_E_PLUGIN,
+         "query failed with ATTN_E_DEVICE");
     cr_assert_neq(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_OK);
     entry->table.query = query_refuses;
     said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_UNSUPPORTED,
@@ -295,6 +297,8 @@ Test(liars, queries_that_fail)
     entry->plugin->table.problem_size = (uint32_t)offsetof(struct attn_problem, softcap);
     desk.problem.softcap = 30;
     said(attn_context_query(context, "gpu/flash-attn", NULL, &desk.problem, &query, err), ATTN_E_UNSUPPORTED,
+         "all that the plugin knows");
+    said(attn_backend_query(desk.backend, &desk.problem, &query, err), ATTN_E_UNSUPPORTED,
          "all that the plugin knows");
     tear_down();
 }

@@ -415,6 +415,15 @@ ATTN_API void attn_backend_destroy(struct attn_backend *backend);
 /* "cpu/flash-attn" and "cpu:0"; live as long as the backend. */
 ATTN_API const char *attn_backend_get_name(const struct attn_backend *backend);
 ATTN_API const char *attn_backend_get_device(const struct attn_backend *backend);
+/*
+ * Asks an opened backend whether it serves a problem on its device, with which kernels and at what speed, or
+ * why not: struct attn_query, whose arrays are the caller's. Cheaper than a selection, for programs that ask
+ * before each of many problems. ATTN_OK with `accepted` 0 if it refuses; ATTN_E_INVALID for a problem that is
+ * none; ATTN_E_UNSUPPORTED if the problem has a value that the plugin is too old to know. Any thread may call
+ * it at any time.
+ */
+ATTN_API int32_t attn_backend_query(struct attn_backend *backend, const struct attn_problem *problem,
+                                    struct attn_query *query, struct attn_error *err);
 
 /* ---------------------------------------------------------------- cache */
 
