@@ -37,7 +37,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "FILE", 0, "model in GGUF format: Llama, BERT or Whisper architecture", 0},
+    {"model", 'm', "FILE", 0, "model in GGUF format: architecture llama or whisper", 0},
     {"prompt", 'p', "TEXT", 0, "what to ask or to continue", 0},
     {"audio", KEY_AUDIO, "FILE", 0, "what a speech model is to listen to: a WAV file", 0},
     {"batch", KEY_BATCH, "FILE", 0, "a prompt on each line, in place of -p", 0},
@@ -257,7 +257,10 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
         .parser = parse_option,
         .doc =
             "Runs a language model with every attention layer on libattn. The text goes to standard output, "
-            "speed, backend and kernels to standard error.",
+            "speed, backend and kernels to standard error.\v"
+            "A sample of an engine. It loads files of two architectures: llama, with the tokenizer of SmolLM "
+            "and SmolLM2, and whisper, for speech. For other models there are the clients for ggml "
+            "(llama.cpp) and vLLM.",
         .children = children,
     };
     *out = (struct arguments){.tokens = 128,

@@ -2,6 +2,7 @@
 /* attn-generate: answers prompts with a language model whose attention layers run on libattn. */
 #define _GNU_SOURCE /* sched_getaffinity */
 
+#include "architecture.h"
 #include "args.h"
 #include "commands.h"
 #include "gguf/gguf.h"
@@ -19,34 +20,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---------------------------------------------------------------- models of other kinds */
+/* ---------------------------------------------------------------- speech models */
 
-enum kind { KIND_OTHER, KIND_ENCODER, KIND_SPEECH };
-
-/* KIND_OTHER also for files that cannot be read: engine_load fails with the reason. */
-static enum kind kind_of(const char *path)
+/*
+ * Runs a speech model, and refuses what is neither that nor a language model, before its tokenizer is looked
+ * at. With a language model, and with a file that cannot be opened (engine_load says why), it succeeds and
+ * *out_handled stays false.
+ */
+static int run_speech_model(const struct arguments *a, struct prompts *prompts, uint32_t threads,
+                            bool *out_handled, struct failure *err)
 {
+    enum architecture architecture = ARCHITECTURE_LLAMA; /* of the toy model */
     struct gguf file = {0};
-    struct gguf_string name = {0};
-    enum kind kind = KIND_OTHER;
-    if (!path || gguf_open(path, &file, NULL) < 0)
-        return kind;
-    if (gguf_get_string(&file, "general.architecture", true, &name, NULL) == 0)
-        kind = gguf_string_equals(name, "bert")      ? KIND_ENCODER
-               : gguf_string_equals(name, "whisper") ? KIND_SPEECH
-                                                     : KIND_OTHER;
-    gguf_close(&file);
-    return kind;
-}
-
-/* Runs an encoder or speech model. For a language model it succeeds, and *out_handled is false. */
-static int run_other_model(const struct arguments *a, struct prompts *prompts, uint32_t threads,
-                           bool *out_handled, struct failure *err)
-{
-    enum kind kind = kind_of(a->model);
-    bool speech = kind == KIND_SPEECH;
-    bool encoder = kind == KIND_ENCODER;
-    *out_handled = speech || encoder || a->audio;
+    if (a->model) {
+        if (gguf_open(a->model, &file, NULL) < 0)
+            return 0;
+        int status = architecture_read(&file, &architecture, err);
+        gguf_close(&file);
+        if (status < 0)
+            return -1;
+    }
+    bool speech = architecture == ARCHITECTURE_WHISPER;
     if (speech && !a->audio && !a->batch)
         return failure_set(err,
                            "%s is a speech model; accepted are --audio FILE.wav, and --batch FILE with a "
@@ -55,9 +49,8 @@ static int run_other_model(const struct arguments *a, struct prompts *prompts, u
     if (a->audio && !speech)
         return failure_set(err, "--audio is for speech models, which %s is not",
                            a->model ? a->model : "the toy model");
-    if (speech)
-        return speech_clips(a, prompts, threads, err);
-    return encoder ? embed_prompts(a, prompts, threads, err) : 0;
+    *out_handled = speech;
+    return speech ? speech_clips(a, prompts, threads, err) : 0;
 }
 
 /* ---------------------------------------------------------------- language models */
@@ -202,7 +195,7 @@ static int run(const struct arguments *a, struct engine *e, struct prompts *prom
                           : prompts_repeat(a->prompt, a->parallel, prompts, err);
     bool handled = false;
     if (status == 0)
-        status = run_other_model(a, prompts, a->threads ? a->threads : default_threads(), &handled, err);
+        status = run_speech_model(a, prompts, a->threads ? a->threads : default_threads(), &handled, err);
     if (handled)
         return status;
     if (status < 0)

@@ -259,14 +259,10 @@ def test_generate(directory):
         expect("attn-generate.json", f"attn-generate {' '.join(arguments[:1] + arguments[2:])}", result)
 
 
-def test_other_models(directory):
+def test_speech(directory):
     subprocess.run([SMALL_MODELS, directory], check=True)
-    texts = pathlib.Path(directory) / "batch"
     clips = pathlib.Path(directory) / "clips"
     clips.write_text(f"{directory}/clip.wav\n{directory}/clip.wav\n", encoding="utf-8")
-    for arguments in [["-p", "a"], ["--batch", str(texts)]]:
-        result = run(GENERATE, "-m", f"{directory}/bert.gguf", "--json", *arguments)
-        expect("attn-generate-embed.json", f"attn-generate of an encoder {arguments[0]}", result)
     for arguments in [["--audio", f"{directory}/clip.wav"], ["--batch", str(clips)]]:
         result = run(GENERATE, "-m", f"{directory}/whisper.gguf", "--json", "-n", "2", *arguments)
         expect("attn-generate-speech.json", f"attn-generate of speech {arguments[0]}", result)
@@ -283,6 +279,6 @@ with tempfile.TemporaryDirectory() as place:
     if GENERATE:
         test_generate(place)
     if SMALL_MODELS:
-        test_other_models(place)
+        test_speech(place)
 print(f"1..{count}")
 sys.exit(failed != 0)

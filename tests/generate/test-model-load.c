@@ -126,7 +126,10 @@ Test(model, refuses_what_it_would_have_to_ignore)
     expect(&w, "tensor blk.0.attn_q.bias does not belong to a Llama model");
     small_metadata(&w, "general.architecture");
     gguf_write_string(&w, "general.architecture", "gemma2");
-    expect(&w, "general.architecture is gemma2; accepted is llama");
+    expect(&w, "general.architecture is 'gemma2'; accepted are llama and whisper; the clients for ggml, ");
+    small_metadata(&w, "general.architecture");
+    gguf_write_string(&w, "general.architecture", "whisper");
+    expect(&w, "general.architecture is 'whisper'; accepted is llama here");
     small_metadata(&w, NULL);
     gguf_write_string(&w, "llama.rope.scaling.type", "yarn");
     expect(&w, "llama.rope.scaling.type is yarn; accepted is none");

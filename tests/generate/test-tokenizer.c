@@ -150,12 +150,28 @@ static const char *refusal(const char *key, const char *value)
     return err.text;
 }
 
+#define ELSEWHERE "the clients for ggml, transformers, vLLM and SGLang run other models"
+
 Test(tokenizer, refuses_other_kinds_by_name)
 {
     cr_assert_str_eq(refusal("tokenizer.ggml.model", "llama"),
-                     "small: tokenizer.ggml.model is llama; accepted is gpt2 (byte-level BPE)");
+                     "small: tokenizer.ggml.model is 'llama'; accepted is gpt2 (byte-level BPE); " ELSEWHERE);
     cr_assert_str_eq(refusal("tokenizer.ggml.pre", "qwen2"),
-                     "small: tokenizer.ggml.pre is qwen2; accepted is smollm");
+                     "small: tokenizer.ggml.pre is 'qwen2'; accepted is smollm; " ELSEWHERE);
+}
+
+/* Files of tokenizers of other kinds have no pre-tokenizer, which must not be what the message is about. */
+Test(tokenizer, looks_at_the_kind_before_the_pre_tokenizer)
+{
+    static struct failure err;
+    struct gguf_writer w = {0};
+    struct gguf file;
+    struct tokenizer *t;
+    gguf_write_string(&w, "tokenizer.ggml.model", "llama");
+    small_open(&w, &file);
+    cr_assert_lt(tokenizer_create(&file, &t, &err), 0);
+    cr_assert(strstr(err.text, "tokenizer.ggml.model is 'llama'; accepted is gpt2"), "%s", err.text);
+    small_close(&file);
 }
 
 static void stream(const char *bytes, size_t size, const char *want)

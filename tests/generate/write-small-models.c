@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writes bert.gguf, whisper.gguf and a silent clip.wav into a directory. Usage: write-small-models DIRECTORY
- */
-#include "small-bert.h"
+/* Writes whisper.gguf and a silent clip.wav into a directory. Usage: write-small-models DIRECTORY */
 #include "small-whisper.h"
 
 #include <stdio.h>
@@ -22,18 +20,14 @@ static int write_file(const char *directory, const char *name, const void *data,
 
 int main(int argc, char **argv)
 {
-    size_t bert_size = 0;
     size_t whisper_size = 0;
     if (argc != 2) {
         fprintf(stderr, "usage: write-small-models DIRECTORY\n");
         return 2;
     }
-    uint8_t *bert = small_bert_build(&(struct small_bert){0}, &bert_size);
     uint8_t *whisper = small_whisper_build(&(struct small_whisper){0}, &whisper_size);
-    int good = write_file(argv[1], "bert.gguf", bert, bert_size) &&
-               write_file(argv[1], "whisper.gguf", whisper, whisper_size) &&
+    int good = write_file(argv[1], "whisper.gguf", whisper, whisper_size) &&
                write_file(argv[1], "clip.wav", small_clip, sizeof small_clip);
-    free(bert);
     free(whisper);
     return good ? 0 : 1;
 }

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * What a backend with a memory of its own answers against the CPU's, on small generated models: every type of
- * cache, texts on shared blocks, an encoder, speech. Usage: test-elsewhere [--tap] BACKEND
+ * cache, texts on shared blocks, speech. Usage: test-elsewhere [--tap] BACKEND
  */
 #include "fake-watch.h"
 #include "greedy.h"
 #include "rng.h"
 #include "serve/batch.h"
-#include "serve/embed.h"
 #include "serve/speech.h"
-#include "small-bert.h"
 #include "small-whisper.h"
 #include "tap.h"
 
@@ -109,57 +107,6 @@ static void test_language(const char *backend)
     engine_finish(&e);
 }
 
-/* ---------------------------------------------------------------- an encoder */
-
-enum { TEXTS = 4 };
-
-/* Embeddings of all texts as one batch; the caller frees them. */
-static float *embed(struct embedder *e, const struct tokens *texts, const char *backend, struct failure *err)
-{
-    struct encoding_options options = {.block = 16, .max_seqs = TEXTS, .backend = backend, .seed = 1};
-    float *out = calloc((size_t)TEXTS * e->model.shape.width, sizeof *out);
-    struct encoding_info info = {0};
-    for (uint32_t i = 0; i < TEXTS; i++)
-        options.max_batch_tokens += (uint32_t)texts[i].count;
-    bool ran = out && embedder_start(e, &options, err) == 0 && embedder_run(e, texts, TEXTS, out, err) == 0;
-    if (ran)
-        encoding_get_info(e->attention, &info);
-    ran = ran && strcmp(info.backend, backend) == 0 && info.kernels[0];
-    embedder_stop(e);
-    if (!ran) {
-        free(out);
-        return NULL;
-    }
-    return out;
-}
-
-static void test_encoder(const char *backend)
-{
-    static const char *const lines[TEXTS] = {"a", "the quick brown fox jumps over a dog.", "unable",
-                                             "z z z z z z z z z z z z z z z z z z z z z z z z z z"};
-    struct tokens texts[TEXTS] = {0};
-    struct embedder e = {0};
-    struct failure err = {0};
-    size_t size;
-    double largest = 0;
-    uint8_t *data = small_bert_build(&(struct small_bert){0}, &size);
-    bool loaded = data && embedder_load_memory(&e, "small", data, size, &err) == 0;
-    for (uint32_t i = 0; loaded && i < TEXTS; i++)
-        loaded = embedder_encode(&e, lines[i], &texts[i], &err) == 0;
-    float *near = loaded ? embed(&e, texts, here, &err) : NULL;
-    float *far = loaded ? embed(&e, texts, backend, &err) : NULL;
-    for (uint32_t i = 0; near && far && i < TEXTS * e.model.shape.width; i++)
-        largest = fmax(largest, fabs((double)near[i] - (double)far[i]));
-    tap_result(near && far && largest < 1e-5, "%s, encoder: the embeddings of the CPU (%.2g apart)%s",
-               backend, largest, err.text);
-    free(near);
-    free(far);
-    for (uint32_t i = 0; i < TEXTS; i++)
-        tokens_finish(&texts[i]);
-    embedder_finish(&e);
-    free(data);
-}
-
 /* ---------------------------------------------------------------- speech */
 
 enum { CLIPS = 4, BATCH_SLOTS = 3, TOKENS = 16 };
@@ -222,7 +169,6 @@ int main(int argc, char **argv)
     const char *backend = argv[argc - 1];
     fake_watch_begin(&watch);
     test_language(backend);
-    test_encoder(backend);
     test_speech(backend, "f32");
     test_speech(backend, "f16");
     fake_watch_end(&watch);

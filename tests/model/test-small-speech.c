@@ -8,7 +8,6 @@
 
 #include "rng.h"
 #include "serve/speech.h"
-#include "small-bert.h"
 #include "small-whisper.h"
 #include "tap.h"
 
@@ -160,27 +159,42 @@ static void expect(const char *generate, const char *hip, const char *directory,
         tap_note("%d: %.800s", got, out);
 }
 
+/* A file of an architecture that does not run here, and with a tokenizer that is not known either. */
+static uint8_t *build_other(size_t *out_size)
+{
+    struct gguf_writer w = {0};
+    gguf_write_string(&w, "general.architecture", "bert");
+    gguf_write_string(&w, "tokenizer.ggml.model", "bert");
+    return gguf_write_finish(&w, out_size);
+}
+
 static void test_commands(const char *generate, const char *hip)
 {
+    static const char refusal[] =
+        "b.gguf: general.architecture is 'bert'; accepted are llama and whisper; the "
+        "clients for ggml, transformers, vLLM and SGLang run other models\n";
     char directory[] = "/tmp/small-speech-XXXXXX";
     char line[100];
     size_t size = 0;
-    size_t bert_size = 0;
+    size_t other_size = 0;
     uint8_t *data = small_whisper_build(&(struct small_whisper){0}, &size);
-    uint8_t *bert = small_bert_build(&(struct small_bert){0}, &bert_size);
+    uint8_t *other = build_other(&other_size);
     bool made = mkdtemp(directory) && write_file(directory, "s.gguf", data, size) &&
-                write_file(directory, "b.gguf", bert, bert_size) &&
+                write_file(directory, "b.gguf", other, other_size) &&
                 write_file(directory, "clip.wav", small_clip, sizeof small_clip) &&
                 write_file(directory, "list", "clip.wav\nno.wav\n", 16);
     tap_result(made, "files in a temporary directory");
     if (made) {
         expect(generate, NULL, directory, "-m s.gguf --audio clip.wav -n 4", 0, "backend: cpu/flash-attn");
-        expect(generate, NULL, directory, "-m b.gguf -p 'a b'", 0, "kernels: ");
+        expect(generate, NULL, directory, "-m b.gguf -p 'a b'", 1, refusal);
+        expect(generate, NULL, directory, "-m b.gguf --audio clip.wav", 1, refusal);
+        expect(generate, NULL, directory, "-m no.gguf --audio clip.wav", 3, "no.gguf: No such file");
         expect(generate, hip, directory, "-m s.gguf --audio clip.wav", 1,
                "ROCm/HIP is not currently supported with encoder/decoder models.");
         expect(generate, NULL, directory, "-m s.gguf -p text", 1,
                "s.gguf is a speech model; accepted are --audio");
-        expect(generate, NULL, directory, "-m b.gguf --audio clip.wav", 1, "--audio is for speech models");
+        expect(generate, NULL, directory, "--toy --audio clip.wav", 1,
+               "--audio is for speech models, which the toy model is not");
         expect(generate, NULL, directory, "-m s.gguf --audio no.wav", 3, "--audio no.wav: No such file");
         expect(generate, NULL, directory, "-m s.gguf --batch list", 3,
                "--batch list: line 2: no.wav: No such file");
@@ -192,7 +206,7 @@ static void test_commands(const char *generate, const char *hip)
     if (made && system(line) != 0)
         tap_note("%s stays", directory);
     free(data);
-    free(bert);
+    free(other);
 }
 
 int main(int argc, char **argv)

@@ -25,8 +25,6 @@ struct encoding {
     struct encoding_shape shape;
     struct encoding_options options;
     uint32_t kv_dtype;
-    uint32_t index_of[ENCODING_CLASSES]; /* in the list of problems */
-    uint32_t count;
     struct attn_problem problems[ENCODING_CLASSES];
     struct attn_context *context;
     struct attn_decision *decision;
@@ -44,10 +42,5 @@ struct encoding {
 
     struct device_tensors tensors; /* of a layer */
 };
-
-static inline bool encoding_has(const struct encoding *e, enum encoding_class class)
-{
-    return e->shape.layers[class] > 0;
-}
 
 #endif

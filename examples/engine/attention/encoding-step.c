@@ -38,21 +38,17 @@ static struct attn_blocks slot_blocks(const struct encoding *e, const struct enc
 static int add(struct encoding *e, const struct encoding_part *part, struct failure *err)
 {
     struct attn_builder_add_args args;
-    struct attn_blocks blocks = {0}; /* none: nothing is cached */
-    struct attn_blocks cross = {0};
+    struct attn_blocks blocks = slot_blocks(e, &e->self, part->batch_slot, part->past + part->count);
+    struct attn_blocks cross = slot_blocks(e, &e->cross, part->batch_slot, part->encoder);
     struct attn_error error;
     ATTN_INIT(&args);
     ATTN_INIT(&error);
-    if (encoding_has(e, ENCODING_SELF))
-        blocks = slot_blocks(e, &e->self, part->batch_slot, part->past + part->count);
-    if (encoding_has(e, ENCODING_CROSS))
-        cross = slot_blocks(e, &e->cross, part->batch_slot, part->encoder);
     args.prompt = part->past == 0;
     args.context_len = part->past;
     args.query_len = part->count;
-    args.encoder_len = encoding_has(e, ENCODING_CROSS) ? part->encoder : 0;
+    args.encoder_len = part->encoder;
     args.blocks = &blocks;
-    args.cross = encoding_has(e, ENCODING_CROSS) ? &cross : NULL;
+    args.cross = &cross;
     return attn_builder_add(e->builder, &args, &error) < 0 ? device_fail(err, "builder", &error) : 0;
 }
 

@@ -78,7 +78,7 @@ static int make_slots(struct encoding *e, enum encoding_class class, uint32_t to
         slots->page[j] = i;
     }
     for (uint32_t i = 0; i < e->shape.layers[class]; i++)
-        if (make_cache(e, &e->problems[e->index_of[class]], (uint32_t)count, &slots->caches[i], err) < 0)
+        if (make_cache(e, &e->problems[class], (uint32_t)count, &slots->caches[i], err) < 0)
             return -1;
     return 0;
 }
@@ -91,11 +91,9 @@ static int allocate(struct encoding *e, struct failure *err)
     uint64_t count = rows * e->shape.heads * e->shape.head_dim;
     if (device_tensors_make(&e->device, ATTN_F32, count, count, &e->tensors, err) < 0)
         return -1;
-    if (encoding_has(e, ENCODING_SELF) && make_slots(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
+    if (make_slots(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
         return -1;
-    if (encoding_has(e, ENCODING_CROSS) && make_slots(e, ENCODING_CROSS, o->max_encoder, &e->cross, err) < 0)
-        return -1;
-    return 0;
+    return make_slots(e, ENCODING_CROSS, o->max_encoder, &e->cross, err);
 }
 
 static void free_slots(struct encoding *e, struct encoding_slots *slots, uint32_t layers)
@@ -124,22 +122,20 @@ static uint32_t blocks_of(const struct encoding *e, uint32_t tokens)
     return (tokens + e->options.block - 1) / e->options.block;
 }
 
-/* The problem of a class. Classes without a cache read new keys and values. With det=1 the results of a
+/* The problem of a class. The encoder has no cache and reads new keys and values. With det=1 the results of a
  * sequence do not depend on the rest of the batch. */
 static int describe(struct encoding *e, enum encoding_class class, struct failure *err)
 {
-    static const uint32_t types[] = {ATTN_ENCODER_ONLY, ATTN_ENCODER, ATTN_DECODER, ATTN_ENCODER_DECODER};
+    static const uint32_t types[] = {ATTN_ENCODER, ATTN_DECODER, ATTN_ENCODER_DECODER};
     const struct encoding_options *o = &e->options;
-    bool cached = class == ENCODING_SELF || class == ENCODING_CROSS;
     bool encoder = class == ENCODING_ENCODER;
-    uint32_t index = e->count++;
-    struct attn_problem *p = &e->problems[index];
+    struct attn_problem *p = &e->problems[class];
     struct attn_error error;
     ATTN_INIT(p);
     ATTN_INIT(&error);
     p->type = types[class];
     p->q_dtype = ATTN_F32;
-    p->k_dtype = cached ? e->kv_dtype : ATTN_F32;
+    p->k_dtype = encoder ? ATTN_F32 : e->kv_dtype;
     p->v_dtype = p->k_dtype;
     if (attn_dtype_size(p->k_dtype) == 1) {
         p->k_scale = ATTN_SCALES_TOKEN_HEAD;
@@ -153,7 +149,6 @@ static int describe(struct encoding *e, enum encoding_class class, struct failur
     p->max_q = encoder ? o->max_encoder : o->max_tokens;
     p->max_rows = encoder ? o->max_encoder * o->max_seqs : o->max_batch_tokens;
     p->max_kv = encoder || class == ENCODING_CROSS ? o->max_encoder : o->max_tokens;
-    e->index_of[class] = index;
     return attn_problem_resolve(p, p, &error) < 0 ? device_fail(err, "problem", &error) : 0;
 }
 
@@ -170,13 +165,13 @@ static int choose(struct encoding *e, struct failure *err)
     config.threads = e->options.threads;
     if (attn_context_create(&context, &e->context, &error) < 0)
         return device_fail(err, "context", &error);
-    if (device_select(e->context, e->problems, e->count, e->options.backend, &e->decision, err) < 0)
+    if (device_select(e->context, e->problems, ENCODING_CLASSES, e->options.backend, &e->decision, err) < 0)
         return -1;
     if (attn_backend_open(e->context, e->decision, &config, &e->backend, &error) < 0)
         return device_fail(err, "backend", &error);
     if (device_open(&e->device, e->context, e->backend, err) < 0)
         return -1;
-    for (uint32_t i = 0; i < e->count; i++)
+    for (int i = 0; i < ENCODING_CLASSES; i++)
         if (device_name_kernels(&e->device, &e->problems[i], e->kernels, sizeof e->kernels, err) < 0)
             return -1;
     return 0;
@@ -191,7 +186,6 @@ static int make_steps(struct encoding *e, struct failure *err)
     const struct encoding_options *o = &e->options;
     const struct attn_builder_group group = {.block = o->block, .max_blocks = blocks_of(e, o->max_tokens)};
     const struct attn_builder_group cross = {.block = o->block, .max_blocks = blocks_of(e, o->max_encoder)};
-    const bool crossing = encoding_has(e, ENCODING_CROSS);
     struct attn_layer_class classes[ENCODING_CLASSES] = {0};
     struct attn_builder_params builder;
     struct attn_state_params state;
@@ -201,15 +195,15 @@ static int make_steps(struct encoding *e, struct failure *err)
     ATTN_INIT(&error);
     builder.flavour = state.flavour = ATTN_FLASH_ATTN;
     builder.group = state.group = &group;
-    builder.cross = state.cross = crossing ? &cross : NULL;
+    builder.cross = state.cross = &cross;
     builder.max_seqs = o->max_seqs;
     builder.max_tokens = o->max_batch_tokens;
-    builder.max_encoder_tokens = crossing ? o->max_encoder * o->max_seqs : 0;
-    for (uint32_t i = 0; i < e->count; i++)
+    builder.max_encoder_tokens = o->max_encoder * o->max_seqs;
+    for (int i = 0; i < ENCODING_CLASSES; i++)
         classes[i].problem = &e->problems[i];
     if (attn_builder_create(e->backend, &builder, &e->builder, &error) < 0)
         return device_fail(err, "builder", &error);
-    if (attn_state_create(e->backend, classes, e->count, &state, &e->state, &error) < 0)
+    if (attn_state_create(e->backend, classes, ENCODING_CLASSES, &state, &e->state, &error) < 0)
         return device_fail(err, "state", &error);
     return 0;
 }
@@ -217,14 +211,12 @@ static int make_steps(struct encoding *e, struct failure *err)
 static int make_layers(struct encoding *e, struct failure *err)
 {
     for (int class = 0; class < ENCODING_CLASSES; class ++) {
-        if (!encoding_has(e, (enum encoding_class) class))
-            continue;
-        const struct attn_layer_class own = {.problem = &e->problems[e->index_of[class]]};
+        const struct attn_layer_class own = {.problem = &e->problems[class]};
         struct attn_layer_desc desc;
         struct attn_error error;
         ATTN_INIT(&desc);
         ATTN_INIT(&error);
-        desc.class_index = e->index_of[class];
+        desc.class_index = (uint32_t) class;
         desc.layer_class = &own;
         desc.softmax_scale = 1.0f / sqrtf((float)e->shape.head_dim);
         if (attn_layer_create(e->backend, &desc, &e->layers[class], &error) < 0)
@@ -237,8 +229,8 @@ static int check_options(const struct encoding *e, struct failure *err)
 {
     const struct encoding_options *o = &e->options;
     uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
-    if (!o->block || !o->max_seqs || !o->max_batch_tokens || !o->max_tokens || o->block > INT32_MAX / 2 ||
-        o->max_tokens > INT32_MAX / 2 || encoder_rows > INT32_MAX / 2)
+    if (!o->block || !o->max_seqs || !o->max_batch_tokens || !o->max_tokens || !o->max_encoder ||
+        o->block > INT32_MAX / 2 || o->max_tokens > INT32_MAX / 2 || encoder_rows > INT32_MAX / 2)
         return failure_set(err,
                            "block %" PRIu32 ", sequences %" PRIu32 ", tokens %" PRIu32 " of %" PRIu32
                            ", encoder tokens %" PRIu64 "; accepted are 1 to %d",
@@ -254,7 +246,7 @@ static int make(struct encoding *e, struct failure *err)
     if (check_options(e, err) < 0)
         return -1;
     for (int class = 0; class < ENCODING_CLASSES; class ++)
-        if (encoding_has(e, (enum encoding_class) class) && describe(e, (enum encoding_class) class, err) < 0)
+        if (describe(e, (enum encoding_class) class, err) < 0)
             return -1;
     if (choose(e, err) < 0 || make_steps(e, err) < 0 || make_layers(e, err) < 0)
         return -1;
@@ -269,7 +261,7 @@ int encoding_create(const struct encoding_shape *shape, const struct encoding_op
         return failure_set(err, "no memory for the attention layers");
     e->shape = *shape;
     e->options = *options;
-    e->kv_dtype = options->kv ? attention_cache_type(options->kv) : ATTN_F32;
+    e->kv_dtype = attention_cache_type(options->kv);
     if (make(e, err) < 0) {
         encoding_destroy(e);
         return -1;

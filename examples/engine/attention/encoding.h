@@ -11,11 +11,11 @@
 
 struct encoding;
 
-/* Classes of layers: those of an encoder that is a model of its own, and the three of encoder and decoder. */
-enum encoding_class { ENCODING_ONLY, ENCODING_ENCODER, ENCODING_SELF, ENCODING_CROSS, ENCODING_CLASSES };
+/* Classes of layers: the encoder's, and the two of the decoder. */
+enum encoding_class { ENCODING_ENCODER, ENCODING_SELF, ENCODING_CROSS, ENCODING_CLASSES };
 
 struct encoding_shape {
-    uint32_t layers[ENCODING_CLASSES]; /* 0: the model has no such layers */
+    uint32_t layers[ENCODING_CLASSES]; /* of each class; 1 and more */
     uint32_t heads;
     uint32_t head_dim;
 };
@@ -25,9 +25,9 @@ struct encoding_options {
     uint32_t max_seqs;            /* sequences of a step, each with a batch slot of its own */
     uint32_t max_batch_tokens;    /* new tokens of a step */
     uint32_t max_tokens;          /* of a sequence */
-    uint32_t max_encoder;         /* encoder tokens of a sequence; 0 without */
+    uint32_t max_encoder;         /* encoder tokens of a sequence */
     uint32_t threads;             /* 0: as libattn decides */
-    const char *kv;               /* cache type; NULL: f32 */
+    const char *kv;               /* cache type */
     const char *backend;          /* wanted list, NULL: as ATTN_BACKEND says */
     uint64_t seed;                /* of the order in which blocks lie in memory */
     const char *const *variables; /* "NAME=VALUE" before the environment */

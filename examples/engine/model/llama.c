@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Hyper-parameters and tensors of a Llama model: each checked, then converted to floats in one block. */
 #include "llama.h"
+#include "architecture.h"
 #include "quant.h"
 
 #include <ctype.h>
@@ -19,17 +20,6 @@ static int get_u32(const struct gguf *file, const char *key, uint64_t most, uint
     if (gguf_get_u64(file, key, true, 1, most, &value, err) < 0)
         return -1;
     *out = (uint32_t)value;
-    return 0;
-}
-
-static int check_architecture(const struct gguf *file, struct failure *err)
-{
-    struct gguf_string name;
-    if (gguf_get_string(file, "general.architecture", true, &name, err) < 0)
-        return -1;
-    if (!gguf_string_equals(name, "llama"))
-        return failure_set(err, "%s: general.architecture is %.*s; accepted is llama", file->path,
-                           gguf_width(name), name.data);
     return 0;
 }
 
@@ -119,7 +109,7 @@ static int read_numbers(const struct gguf *file, struct model_shape *s, struct f
 int model_read_shape(const struct gguf *file, struct model_shape *out, struct failure *err)
 {
     *out = (struct model_shape){0};
-    if (check_architecture(file, err) < 0 || check_variants(file, err) < 0 ||
+    if (architecture_expect(file, ARCHITECTURE_LLAMA, err) < 0 || check_variants(file, err) < 0 ||
         get_u32(file, "llama.block_count", MODEL_MOST_LAYERS, &out->layers, err) < 0 ||
         get_u32(file, "llama.context_length", 1u << 24, &out->context, err) < 0 ||
         get_u32(file, "llama.embedding_length", 1u << 20, &out->width, err) < 0 ||

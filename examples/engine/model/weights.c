@@ -56,11 +56,10 @@ static int take_pair(struct weights *w, const char *prefix, const char *name, ui
                      uint64_t bias_size, const float **weight, const float **bias, struct failure *err)
 {
     char text[128];
-    const char *dot = prefix[0] ? "." : "";
-    snprintf(text, sizeof text, "%s%s%s.weight", prefix, dot, name);
+    snprintf(text, sizeof text, "%s.%s.weight", prefix, name);
     if (weights_take(w, text, inner, outer, 1, weight, err) < 0)
         return -1;
-    snprintf(text, sizeof text, "%s%s%s.bias", prefix, dot, name);
+    snprintf(text, sizeof text, "%s.%s.bias", prefix, name);
     return weights_take(w, text, bias_size, 1, 1, bias, err);
 }
 

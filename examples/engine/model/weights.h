@@ -36,7 +36,7 @@ void weights_finish(struct weights *w);
 int weights_take(struct weights *w, const char *name, uint64_t inner, uint64_t middle, uint64_t outer,
                  const float **out, struct failure *err);
 
-/* "PREFIX.NAME.weight" and "PREFIX.NAME.bias"; the prefix may be empty. */
+/* "PREFIX.NAME.weight" and "PREFIX.NAME.bias". */
 int weights_take_dense(struct weights *w, const char *prefix, const char *name, uint32_t inputs,
                        uint32_t outputs, struct dense *out, struct failure *err);
 int weights_take_norm(struct weights *w, const char *prefix, const char *name, uint32_t width,

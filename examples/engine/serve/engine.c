@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Creates the parts of an engine, each after those that it needs. */
 #include "engine.h"
+#include "architecture.h"
 #include "model/ops.h"
 #include "model/toy.h"
 
@@ -26,7 +27,8 @@ static void describe_layers(struct engine *e)
 
 static int load(struct engine *e, struct failure *err)
 {
-    if (tokenizer_create(&e->file, &e->tokenizer, err) < 0 || model_load(&e->file, &e->model, err) < 0)
+    if (architecture_expect(&e->file, ARCHITECTURE_LLAMA, err) < 0 ||
+        tokenizer_create(&e->file, &e->tokenizer, err) < 0 || model_load(&e->file, &e->model, err) < 0)
         return -1;
     if (tokenizer_size(e->tokenizer) != e->model.shape.vocab)
         return failure_set(err, "%s: the vocabulary has %u tokens; token_embd.weight has %u rows",

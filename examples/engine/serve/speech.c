@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* An encoder-decoder model of speech, its attention, and the transcription of several clips at once. */
 #include "speech.h"
+#include "architecture.h"
 #include "model/llama.h"
 #include "model/ops.h"
 
@@ -25,13 +26,8 @@ static void init_bytes(struct speech *s)
 
 static int load(struct speech *s, struct failure *err)
 {
-    struct gguf_string name = {0};
-    if (gguf_get_string(&s->file, "general.architecture", true, &name, err) < 0)
-        return -1;
-    if (!gguf_string_equals(name, "whisper"))
-        return failure_set(err, "%s: general.architecture is %.*s; accepted is whisper", s->file.path,
-                           gguf_width(name), name.data);
-    if (whisper_load(&s->file, &s->model, err) < 0)
+    if (architecture_expect(&s->file, ARCHITECTURE_WHISPER, err) < 0 ||
+        whisper_load(&s->file, &s->model, err) < 0)
         return -1;
     s->texts = calloc(s->model.shape.vocab, sizeof *s->texts);
     if (!s->texts)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The pre-tokenizers by name, each a regular expression in PCRE2's UTF mode. */
 #include "pretoken.h"
+#include "architecture.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -21,8 +22,8 @@ static const char smollm[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^\\s\\
 int pretoken_create(struct gguf_string name, struct pretoken **out, struct failure *err)
 {
     if (!gguf_string_equals(name, "smollm"))
-        return failure_set(err, "tokenizer.ggml.pre is %.*s; accepted is smollm", gguf_width(name),
-                           name.data);
+        return failure_set(err, "tokenizer.ggml.pre is '%.*s'; accepted is smollm; " ARCHITECTURE_ELSEWHERE,
+                           gguf_width(name), name.data);
     struct pretoken *pre = malloc(sizeof *pre);
     int number = 0;
     size_t at = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Builds a tokenizer from metadata: vocabulary, merges, token kinds and the special ones. */
+#include "architecture.h"
 #include "tokenizer-impl.h"
 
 #include <inttypes.h>
@@ -173,12 +174,15 @@ static int load(struct tokenizer *t, const struct gguf *file, struct failure *er
     struct gguf_string model;
     struct gguf_string pre;
     struct failure why;
-    if (gguf_get_string(file, "tokenizer.ggml.model", true, &model, err) < 0 ||
-        gguf_get_string(file, "tokenizer.ggml.pre", true, &pre, err) < 0)
+    if (gguf_get_string(file, "tokenizer.ggml.model", true, &model, err) < 0)
         return -1;
     if (!gguf_string_equals(model, "gpt2"))
-        return failure_set(err, "%s: tokenizer.ggml.model is %.*s; accepted is gpt2 (byte-level BPE)",
+        return failure_set(err,
+                           "%s: tokenizer.ggml.model is '%.*s'; accepted is gpt2 (byte-level "
+                           "BPE); " ARCHITECTURE_ELSEWHERE,
                            file->path, gguf_width(model), model.data);
+    if (gguf_get_string(file, "tokenizer.ggml.pre", true, &pre, err) < 0)
+        return -1;
     if (pretoken_create(pre, &t->pre, &why) < 0)
         return failure_set(err, "%s: %.300s", file->path, why.text);
     tokenizer_init_bytes(t);
