@@ -191,7 +191,11 @@ struct attn_kv_ref {
 struct attn_kv_table {
     uint32_t struct_size;
     uint32_t reserved;
-    /* Required. Shape of a cache of `pages` pages for a resolved problem. */
+    /*
+     * Required. Shape of a cache of `pages` pages for a resolved problem. Here and in create
+     * ATTN_E_UNSUPPORTED if k or v has blocks (attn_block_bytes) and the plugin has no kernels for that; no
+     * call that writes or moves vectors gets such a cache.
+     */
     int32_t (*shape)(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
                      struct attn_kv_shape *out, struct attn_error *err);
     /* Required. Encodes a description. The plugin copies it. */
