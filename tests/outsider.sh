@@ -27,6 +27,8 @@ mv "$work/stage$built_prefix" "$prefix"
 pc=$(find "$prefix" -name libattn.pc)
 libdir=$(dirname "$(dirname "$pc")")
 
+"$source/tests/installed-pages.py" "$prefix"
+
 # Built the way plugins/README.md says, in an empty directory.
 mkdir "$work/plugin" "$work/drop"
 cp "$source/plugins/template/template.c" "$work/plugin"

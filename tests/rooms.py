@@ -15,7 +15,11 @@ import sys
 import tempfile
 
 ROOT, INFO, ARCHITECTURE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-SOURCES = ["core", "backends", "tools", "examples", "plugins", *(f"tests/{x}" for x in ("oracle", "conformance", "golden", "gpu"))]
+SOURCES = ["core", "backends", "tools", "examples", "plugins", "docs",
+           *(f"tests/{x}" for x in ("oracle", "conformance", "golden", "gpu", "own"))]
+# What Meson installs beside them.
+FILES = ["meson.build", "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
+         "python/README.md", "clients/ggml/README.md"]
 INCLUDES = [f"-I{folder}" for folder in ("core/include", "backends/common", "backends/serving/include", "backends/gpu/kernels", "backends/gpu/host")]
 HEAD_DIM = "MMA(mma_128_64, 128, 64, 2, 64)"
 LEVEL = f'CPU_LEVEL({ARCHITECTURE}, wide, "-Wno-psabi", true, {{"wide"}})'
@@ -58,8 +62,9 @@ def copy(to):
     ignored = shutil.ignore_patterns("__pycache__", "*.tar")
     for name in SOURCES:
         shutil.copytree(ROOT / name, to / name, ignore=ignored)
-    for name in ("meson.build", "meson_options.txt"):
-        shutil.copy(ROOT / name, to)
+    for name in FILES:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, to / name)
 
 
 def touched(scratch):
