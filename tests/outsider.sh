@@ -130,6 +130,10 @@ cd "$source"
     fail "the template's results are wrong"
 "$prefix/bin/attn-check" "$work/drop/libattn-device.so" --quick --share 1/16 ||
     fail "the results of examples/device-plugin are wrong"
+# Packages have stripped files.
+strip --strip-unneeded -o "$work/libattn-cpu.so" "$libdir/attn/libattn-cpu.so"
+"$prefix/bin/attn-check" "$work/libattn-cpu.so" --kind side-effects --cases 1 ||
+    fail "attn-check finds side effects in the stripped plugin of the CPU"
 "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/native" >"$work/native.text"
 ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"
 grep -q '^backend: template/flash-attn' "$work/log" || fail "attn-generate did not run on the template"

@@ -33,15 +33,15 @@ static bool is_toolchain(const char *name)
 
 typedef bool (*get_fn)(const struct image *image, uint32_t index, const char **out_name);
 
-/* In a stripped file one function without a name is the toolchain's. */
+/* In a stripped file so many functions without a name are the toolchain's. */
 static void judge_functions(struct isolated *isolated, const struct image *image, const char *name,
-                            get_fn get)
+                            get_fn get, uint32_t nameless_at_most)
 {
     uint32_t nameless = 0;
     const char *function;
 
     for (uint32_t i = 0; get(image, i, &function); i++) {
-        if (is_toolchain(function) || (function[0] == '\0' && ++nameless == 1))
+        if (is_toolchain(function) || (function[0] == '\0' && ++nameless <= nameless_at_most))
             continue;
         if (image->fat) /* the runtime registers the device code */
             continue;
@@ -108,8 +108,9 @@ void read_file(struct isolated *isolated, const char *plugin)
         isolated_fail(isolated, "file", "%s", why);
         return;
     }
-    judge_functions(isolated, &image, "constructors", image_get_constructor);
-    judge_functions(isolated, &image, "destructors", image_get_destructor);
+    /* frame_dummy, and libgcc's look at the processor where __builtin_cpu_supports is used. */
+    judge_functions(isolated, &image, "constructors", image_get_constructor, 2);
+    judge_functions(isolated, &image, "destructors", image_get_destructor, 1);
     judge_imports(isolated, &image);
     image_close(&image);
 }
