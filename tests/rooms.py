@@ -18,7 +18,7 @@ ROOT, INFO, ARCHITECTURE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys
 SOURCES = ["core", "backends", "tools", "examples", "plugins", "docs",
            *(f"tests/{x}" for x in ("oracle", "conformance", "golden", "gpu", "own"))]
 # What Meson installs beside them.
-FILES = ["meson.build", "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
+FILES = ["meson.build", "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md",
          "python/README.md", "clients/ggml/README.md"]
 INCLUDES = [f"-I{folder}" for folder in ("core/include", "backends/common", "backends/serving/include", "backends/gpu/kernels", "backends/gpu/host")]
 HEAD_DIM = "MMA(mma_128_64, 128, 64, 2, 64)"

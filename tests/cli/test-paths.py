@@ -3,7 +3,7 @@
 
 usage: test-paths.py ROOT
 
-Reads docs/*.md, README.md and CONTRIBUTING.md. A path counts from the root, from core/include as in an #include, or from
+Reads docs/*.md, README.md, CONTRIBUTING.md and SECURITY.md. A path counts from the root, from core/include as in an #include, or from
 a folder that the same row of a table, or the same paragraph, names. Words in capitals stand for something.
 """
 
@@ -52,7 +52,7 @@ def missing(page):
     return wrong, count
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 total = failed = 0
 for number, page in enumerate(PAGES, 1):
     wrong, count = missing(page)
