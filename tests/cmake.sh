@@ -28,7 +28,7 @@ prefix="$work/a prefix"
 mv "$work/stage$built_prefix" "$prefix"
 package=$(dirname "$(find "$prefix" -name libattn-config.cmake)")
 libdir=$(cd "$package/../.." && pwd)
-for path in "$built_prefix/" "$source" "$work" "$build"; do
+for path in "$built_prefix/" "$source" "$work" "$(cd "$build" && pwd)"; do
     if grep -F "$path" "$package"/*; then
         fail "the package has the path '$path'"
     fi
