@@ -12,10 +12,12 @@
 #include "core.h"
 #include "output.h"
 
-enum { OPTION_USAGE = 256 };
+enum { OPTION_USAGE = 256, OPTION_COMPLETE };
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "print one JSON object", 0},
+    {"complete", OPTION_COMPLETE, NULL, 0, "print how the last argument may go on, for completion in shells",
+     0},
     {"help", '?', NULL, 0, "print this help", -1},
     {"usage", OPTION_USAGE, NULL, 0, "print a short usage message", -1},
     {"version", 'V', NULL, 0, "print the version of libattn", -1},
@@ -31,6 +33,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'j':
         common->json = true;
         return 0;
+    case OPTION_COMPLETE:
+        complain("option --complete stands before everything else, as in %s --complete -- --js",
+                 output_program());
+        exit(EXIT_USAGE);
     case '?':
         argp_state_help(state, output_stream(), ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK);
         exit(output_finish(EXIT_YES));
@@ -86,17 +92,17 @@ static void check_name(const char *word, const struct argp_option *const *list, 
     exit(EXIT_USAGE);
 }
 
-/* The option of a word such as "--name" or "-n" if its value is the next word. */
-static bool takes_next(const char *word, const struct argp_option *const *list, unsigned count)
+const struct argp_option *common_option_waits(const char *word, const struct argp_option *const *list,
+                                              unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         if (list[i]->arg == NULL || (list[i]->flags & OPTION_ARG_OPTIONAL) != 0)
             continue;
         if (word[1] == '-' ? strcmp(word + 2, list[i]->name) == 0
                            : word[1] == list[i]->key && word[2] == '\0')
-            return true;
+            return list[i];
     }
-    return false;
+    return NULL;
 }
 
 static void check_names(const struct argp *argp, int argc, char **argv)
@@ -109,7 +115,7 @@ static void check_names(const struct argp *argp, int argc, char **argv)
             continue;
         if (argv[i][1] == '-')
             check_name(argv[i] + 2, list, count);
-        if (takes_next(argv[i], list, count))
+        if (common_option_waits(argv[i], list, count) != NULL)
             i++;
     }
 }

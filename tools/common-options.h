@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Options that every tool has: --json, --help, --usage, --version. */
+/* Options that every tool has: --json, --help, --usage, --version, --complete. */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
 
@@ -17,6 +17,10 @@ extern const struct argp common_argp;
 enum { COMMON_OPTIONS_MOST = 64 };
 /* The options of a parser and of its children; at most COMMON_OPTIONS_MOST. */
 unsigned common_options_list(const struct argp *argp, const struct argp_option **list);
+
+/* The option of a word such as "--name" or "-n" if its value is the next word, else NULL. */
+const struct argp_option *common_option_waits(const char *word, const struct argp_option *const *list,
+                                              unsigned count);
 
 /*
  * Parses options that may stand anywhere between the arguments. Wrong ones end the program with EXIT_USAGE;

@@ -3,6 +3,7 @@
  * accepted. */
 #include "args.h"
 #include "attention/attention.h"
+#include "complete.h"
 #include "output.h"
 
 #include <errno.h>
@@ -36,6 +37,8 @@ enum {
     KEY_Q
 };
 
+#define ACTIVATION_TYPES "f32, f16, bf16"
+
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "model in GGUF format: architecture llama or whisper", 0},
     {"prompt", 'p', "TEXT", 0, "what to ask or to continue", 0},
@@ -57,7 +60,8 @@ static const struct argp_option options[] = {
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
     {"backend", KEY_BACKEND, "LIST", 0,
      "backends that are wanted, the first that serves wins (as ATTN_BACKEND says)", 1},
-    {"q", KEY_Q, "TYPE", 0, "type of queries, new keys and values and the output: f32, f16, bf16 (f32)", 1},
+    {"q", KEY_Q, "TYPE", 0, "type of queries, new keys and values and the output: " ACTIVATION_TYPES " (f32)",
+     1},
     {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
     {"seed", KEY_SEED, "N", 0, "seed of the draw, of the page order and of the toy model (1)", 2},
@@ -110,7 +114,7 @@ static const char *cache_type(const char *text)
 static const char *activation_type(const char *text)
 {
     if (strcmp(text, "f32") != 0 && strcmp(text, "f16") != 0 && strcmp(text, "bf16") != 0)
-        usage_error("q", text, "f32, f16, bf16");
+        usage_error("q", text, ACTIVATION_TYPES);
     return text;
 }
 
@@ -249,6 +253,24 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
+/* Types, for --complete. */
+static void offer_types(const struct command_line *line, const char *lead)
+{
+    const char *list = "";
+
+    if (line->option != NULL && strcmp(line->option, "kv") == 0)
+        list = ATTENTION_CACHE_TYPES;
+    if (line->option != NULL && strcmp(line->option, "q") == 0)
+        list = ACTIVATION_TYPES;
+    for (list += strspn(list, ", "); *list != '\0'; list += strspn(list, ", ")) {
+        size_t size = strcspn(list, ", ");
+        char *type = need_format("%.*s", (int)size, list);
+        complete_offer(line, lead, type, "");
+        free(type);
+        list += size;
+    }
+}
+
 void arguments_parse(int argc, char **argv, struct arguments *out)
 {
     static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
@@ -271,5 +293,6 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
                               .q = "f32",
                               .seed = 1,
                               .reuse = true};
+    complete(&argp, argc, argv, offer_types);
     common_parse(&argp, argc, argv, out);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn-info at a terminal: colour, widths, readers that go away, completion in bash and zsh.
+"""attn-info at a terminal: colour, widths, readers that go away; completion of all tools in bash, zsh and fish.
 
-usage: test-terminal.py ATTN-INFO PLUGINS COMPLETION-DIRECTORY BUILD-ROOT
+usage: test-terminal.py PLUGINS COMPLETION-DIRECTORY BUILD-ROOT ATTN-INFO TOOL...
 """
 
 import fcntl
@@ -19,7 +19,8 @@ import sys
 import termios
 import time
 
-INFO, PLUGINS, SCRIPTS, BUILD = sys.argv[1:5]
+PLUGINS, SCRIPTS, BUILD, INFO = sys.argv[1:5]
+TOOLS = {os.path.basename(tool): tool for tool in sys.argv[4:]}
 ESCAPE = "\033["
 count = failed = 0
 
@@ -199,9 +200,9 @@ def test_pipes():
     check(result.returncode == 1 and "No space" in result.stderr, "a full disk is still a failure", result.stderr)
 
 
-def complete(*words):
+def complete(*words, tool=INFO):
     return subprocess.run(
-        [INFO, "--complete", "--", *words], env=environment(), capture_output=True, text=True
+        [tool, "--complete", "--", *words], env=environment(), capture_output=True, text=True
     ).stdout.split()
 
 
@@ -227,6 +228,37 @@ def test_candidates():
     check(complete("list", "") == [], "list takes no argument", complete("list", ""))
 
 
+def test_tools():
+    """Every option of --help is offered, and no other; = stands where a value has to follow."""
+    for name, tool in TOOLS.items():
+        said = subprocess.run([tool, "--help"], env=environment(), capture_output=True, text=True).stdout
+        helped = {f"--{option}{value}" for option, value in re.findall(r"^ {2,6}(?:-., )?--([a-z-]+)(=?)", said, re.M)}
+        offered = complete("--", tool=tool)
+        check(len(offered) > 4 and helped == set(offered), f"{name} offers the options of --help", helped ^ set(offered))
+        wrong = subprocess.run([tool, "--json", "--complete"], env=environment(), capture_output=True, text=True)
+        check(wrong.returncode == 2 and "--complete" in wrong.stderr, f"{name} wants --complete first", wrong.stderr)
+    bench, judge, generate = (TOOLS.get(name) for name in ["attn-bench", "attn-check", "attn-generate"])
+    said = subprocess.run([bench, "--help"], env=environment(), capture_output=True, text=True).stdout
+    modes = re.findall(r"^ {2}([a-z]+) ", said.split("Modes:")[1], re.M)
+    check(complete("", tool=bench) == modes, "attn-bench offers the modes of --help", complete("", tool=bench))
+    check(complete("decode,pre", tool=bench) == ["decode,prefill"], "a mode behind a comma", complete("decode,pre", tool=bench))
+    check(complete("decode,comp", tool=bench) == [], "compare stands alone")
+    keys = complete("decode", "seqs=2", "se", tool=bench)
+    check("seq_causal=" in keys and "seqs=" not in keys, "keys of a mode, but for those that are given", keys)
+    keys = complete("ceilings", "", tool=bench)
+    check(keys == ["threads=", "reps=", "cold="], "a mode has its own keys alone", keys)
+    check(complete("compare", "", tool=bench) == [], "compare takes files")
+    kinds = complete("--kind=attention,q", tool=judge)
+    check(kinds == ["--kind=attention,query"], "kinds of checks", kinds)
+    check(complete("-k", "ab", tool=judge) == ["abi"], "a kind behind a short option", complete("-k", "ab", tool=judge))
+    check(complete("--cases", "1", "--sh", tool=judge) == ["--share="], "an option behind a value")
+    check(complete("", tool=judge) == [], "plugins are the shell's business")
+    if generate:
+        check(complete("--graph=", tool=generate) == ["--graph=on", "--graph=off"], "values of an option")
+        check(complete("--kv=e5", tool=generate) == ["--kv=e5m2", "--kv=e5m2fnuz"], "types of a cache")
+        check(complete("--q", "b", tool=generate) == ["bf16"], "types of queries")
+
+
 LINES = [
     ("attn-info matr", "attn-info matrix"),
     ("attn-info --mark", "attn-info --markdown"),
@@ -235,16 +267,25 @@ LINES = [
     ("attn-info explain alibi=dis", "attn-info explain alibi=distance"),
     ("attn-info exists cpu/flash-", "attn-info exists cpu/flash-attn"),
     ("attn-info why /etc/passw", "attn-info why /etc/passwd"),
+    ("attn-bench decode,pref", "attn-bench decode,prefill"),
+    ("attn-bench decode alibi=dis", "attn-bench decode alibi=distance"),
+    ("attn-check --device", "attn-check --device-memory"),
+    ("attn-check --kind=side", "attn-check --kind=side-effects"),
+    ("attn-check /etc/passw", "attn-check /etc/passwd"),
+    ("attn-generate --kv=e4m3f", "attn-generate --kv=e4m3fnuz"),
+    ("attn-generate --model=/etc/passw", "attn-generate --model=/etc/passwd"),
 ]
 
 
 def test_shell(name, words, prepare):
     """Types into an interactive shell; an echo before the line shows what Tab made of it."""
-    path = f"{os.path.dirname(INFO)}:{os.environ['PATH']}"
+    path = ":".join([*map(os.path.dirname, TOOLS.values()), os.environ["PATH"]])
     terminal = Terminal(words, PATH=path, TERM="xterm", PS1="> ", HISTFILE="/dev/null", ZDOTDIR="/nonexistent")
     terminal.type(prepare + "; echo pre''pared\n")
     check(terminal.read("prepared"), f"{name} starts", terminal.said)
     for typed, wanted in LINES:
+        if typed.split()[0] not in TOOLS:
+            continue
         terminal.said = ""
         terminal.type(typed + "\t")
         terminal.read(wanted, 5)
@@ -258,32 +299,54 @@ def test_shell(name, words, prepare):
     terminal.close()
 
 
-def test_completion():
+def test_fish(fish):
+    """fish says itself what it would complete, each candidate with a description behind a tab or none."""
+    path = ":".join([*map(os.path.dirname, TOOLS.values()), os.environ["PATH"]])
+    scripts = pathlib.Path(BUILD) / "tools/completion"
+    for typed, wanted in LINES:
+        if typed.split()[0] not in TOOLS:
+            continue
+        script = f"source '{scripts}/{typed.split()[0]}.fish'; complete -C '{typed}'"
+        run = subprocess.run([fish, "-N", "-c", script], env=environment(PATH=path), capture_output=True, text=True)
+        words = [line.split("\t")[0] for line in run.stdout.splitlines()]
+        check(wanted.split()[-1] in words, f"fish: {typed} Tab", run.stdout + run.stderr)
+
+
+def skip(shell):
     global count
+    count += 1
+    print(f"ok {count} - {shell} # SKIP {shell} is not installed")
+
+
+def test_completion():
     installed = json.loads((pathlib.Path(BUILD) / "meson-info/intro-installed.json").read_text(encoding="utf-8"))
-    for script, place in [
-        ("attn-info.bash", "share/bash-completion/completions/attn-info"),
-        ("_attn-info", "share/zsh/site-functions/_attn-info"),
-    ]:
-        targets = [to for origin, to in installed.items() if origin == os.path.join(SCRIPTS, script)]
-        check(len(targets) == 1 and targets[0].endswith(place), f"{script} is installed as {place}", targets)
-    test_shell("bash", ["bash", "--norc", "--noprofile", "-i"], f". '{SCRIPTS}/attn-info.bash'")
+    places = ["zsh/site-functions/_attn"]
+    for name in TOOLS:
+        places += [f"bash-completion/completions/{name}", f"fish/vendor_completions.d/{name}.fish"]
+    missing = [place for place in places if not any(to.endswith("/share/" + place) for to in installed.values())]
+    check(not missing, "completion is installed for every tool and shell", missing)
+    test_shell("bash", ["bash", "--norc", "--noprofile", "-i"], f". '{SCRIPTS}/attn.bash'")
     zsh = shutil.which("zsh")
     if zsh is None:
-        count += 1
-        print(f"ok {count} - zsh # SKIP zsh is not installed")
-        return
-    test_shell(
-        "zsh",
-        [zsh, "-f", "-i"],
-        f"PROMPT='> '; fpath=('{SCRIPTS}' $fpath); autoload -Uz compinit; compinit -D; bindkey -e; unsetopt auto_menu",
-    )
+        skip("zsh")
+    else:
+        test_shell(
+            "zsh",
+            [zsh, "-f", "-i"],
+            f"PROMPT='> '; fpath=('{SCRIPTS}' $fpath); autoload -Uz compinit; compinit -D; bindkey -e; unsetopt auto_menu",
+        )
+    fish = shutil.which("fish")
+    if fish is None:
+        skip("fish")
+    else:
+        test_fish(fish)
 
 
 test_colour()
 test_widths()
 test_pipes()
 test_candidates()
+test_tools()
 test_completion()
 print(f"1..{count}")
 sys.exit(failed != 0)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attn-check: runs the conformance cases on one plugin and reports in TAP. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "complete.h"
 #include "mirror.h"
 #include "options.h"
 #include "output.h"
@@ -44,6 +46,18 @@ static const struct {
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+void kinds_offer(const struct command_line *line, const char *lead)
+{
+    if (line->option == NULL || strcmp(line->option, "kind") != 0)
+        return;
+    const char *comma = strrchr(line->typed, ',');
+    struct command_line last = {.typed = comma != NULL ? comma + 1 : line->typed};
+    char *before = need_format("%s%.*s", lead, (int)(last.typed - line->typed), line->typed);
+    for (size_t i = 0; i < KINDS; i++)
+        complete_offer(&last, before, kinds[i].name, "");
+    free(before);
+}
 
 /* Whether a list of names has this one. */
 static bool is_named(const char *list, const char *name)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common-options.h"
+#include "complete.h"
 #include "output.h"
 #include "pairs.h"
 
@@ -143,6 +144,7 @@ void options_parse(struct arguments *arguments, int argc, char **argv)
     memset(arguments, 0, sizeof *arguments);
     arguments->run.seed = 1;
     arguments->run.shares = 1;
+    complete(&argp, argc, argv, kinds_offer);
     common_parse(&argp, argc, argv, arguments);
 #ifndef HAVE_JSON
     if (arguments->common.json) {

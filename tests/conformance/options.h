@@ -20,4 +20,8 @@ struct arguments {
 /* Wrong arguments end the program with EXIT_USAGE, --help and --version with EXIT_YES. */
 void options_parse(struct arguments *arguments, int argc, char **argv);
 
+struct command_line;
+/* What --complete offers as a value of --kind; see complete.h. In main.c, which has the kinds. */
+void kinds_offer(const struct command_line *line, const char *lead);
+
 #endif

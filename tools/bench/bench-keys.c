@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "complete.h"
 #include "core.h"
 
 enum { NAMES = 96, MOST_SEQS = 1 << 20, MOST_KEYS = 1 << 28 };
@@ -77,6 +78,16 @@ static char *accepted_keys(const char *allowed)
     char *longer = need_format("%s and the keys of the problem string", text);
     free(text);
     return longer;
+}
+
+void keys_offer(const struct command_line *line, const char *allowed)
+{
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++)
+        if (list_holds(allowed, own_keys[i].name, strlen(own_keys[i].name)) &&
+            !complete_is_given(line, 1, own_keys[i].name))
+            complete_offer(line, "", own_keys[i].name, "=");
+    if (list_holds(allowed, "problem", 7))
+        complete_problem(line, 1);
 }
 
 /* Says that a key is not known to a mode, what is, and what was perhaps meant. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "complete.h"
 #include "core.h"
 #include "machine.h"
 
@@ -76,6 +77,27 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
 static const struct argp argp = {NULL, parse_option, "MODE [KEY=VALUE...]", doc, children, NULL, NULL};
+
+/* Modes, also behind a comma, then the keys of the first one. */
+static void bench_offer(const struct command_line *line, const char *lead)
+{
+    (void)lead; /* no option has a value */
+    if (line->count > 0) {
+        size_t size = strcspn(line->words[0], ",");
+        for (size_t i = 0; i < MODES; i++)
+            if (strlen(modes[i].name) == size && strncmp(modes[i].name, line->words[0], size) == 0 &&
+                modes[i].keys != NULL)
+                keys_offer(line, modes[i].keys);
+        return;
+    }
+    const char *comma = strrchr(line->typed, ',');
+    struct command_line last = {.typed = comma != NULL ? comma + 1 : line->typed};
+    char *before = need_format("%.*s", (int)(last.typed - line->typed), line->typed);
+    for (size_t i = 0; i < MODES; i++)
+        if (comma == NULL || modes[i].keys != NULL)
+            complete_offer(&last, before, modes[i].name, "");
+    free(before);
+}
 
 static const struct mode *mode_find(const char *name)
 {
@@ -172,6 +194,7 @@ int main(int argc, char **argv)
     output_init("attn-bench");
     struct bench bench = {.args = need_memory(NULL, (size_t)argc, sizeof(char *))};
 
+    complete(&argp, argc, argv, bench_offer);
     common_parse(&argp, argc, argv, &bench);
     int code = run(&bench);
     free(bench.failure);

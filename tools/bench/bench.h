@@ -47,6 +47,9 @@ struct bench_keys {
  * those of the problem string. False after a message that names the key and what is accepted.
  */
 bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, char **args, unsigned count);
+struct command_line;
+/* What --complete offers of the keys that `allowed` lists; see complete.h. */
+void keys_offer(const struct command_line *line, const char *allowed);
 /* True if the problem string has this key. */
 bool keys_have(const struct bench_keys *keys, const char *key);
 

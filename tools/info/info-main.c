@@ -5,14 +5,12 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { OPTION_COMPLETE = 300 };
+#include "complete.h"
 
 static const struct argp_option options[] = {
     {"all", 'a', NULL, 0, "explain: ask every candidate, also those behind the winner", 0},
     {"markdown", 'm', NULL, 0, "matrix: print a page of documentation", 0},
     {"stable", 's', NULL, 0, "leave out times and addresses, which differ from run to run", 0},
-    {"complete", OPTION_COMPLETE, NULL, 0, "print how the last argument may go on, for completion in shells",
-     0},
     {0},
 };
 
@@ -52,9 +50,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case 's':
         info->stable = true;
-        return 0;
-    case OPTION_COMPLETE:
-        info->complete = true;
         return 0;
     case ARGP_KEY_ARG:
         if (info->command == NULL)
@@ -102,19 +97,19 @@ static const struct command *command_check(const struct info *info)
 
 static int run(struct info *info)
 {
-    const struct command *command = info->complete ? NULL : command_check(info);
+    const struct command *command = command_check(info);
     struct attn_error err;
 
-    if (command == NULL && !info->complete)
+    if (command == NULL)
         return EXIT_USAGE;
-    if (command != NULL && command->run == help_command)
+    if (command->run == help_command)
         return command->run(info);
     ATTN_INIT(&err);
     if (attn_context_create(NULL, &info->context, &err) != ATTN_OK) {
         complain("%s", err.message);
         return EXIT_NO;
     }
-    int code = info->complete ? complete_command(info) : command->run(info);
+    int code = command->run(info);
     attn_context_destroy(info->context);
     return code;
 }
@@ -126,8 +121,9 @@ int main(int argc, char **argv)
                         .args = need_memory(NULL, (size_t)argc, sizeof(char *))};
 
     signal(SIGPIPE, SIG_IGN); /* so that "attn-info list | head -1" has the exit code of the command */
+    complete(&info_argp, argc, argv, info_offer);
     common_parse(&info_argp, argc, argv, &info);
-    if (info.command == NULL && !info.complete)
+    if (info.command == NULL)
         info.command = "list";
     int code = run(&info);
     free(info.args);

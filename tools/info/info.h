@@ -14,7 +14,6 @@ struct info {
     bool stable;   /* without times and addresses */
     bool all;      /* explain: ask every candidate */
     bool markdown; /* matrix: a page of documentation */
-    bool complete; /* print how the last argument may go on */
     const char *command;
     char **args; /* what follows the command */
     unsigned arg_count;
@@ -53,8 +52,9 @@ int rescan_command(const struct info *info);
 int doctor_command(const struct info *info);
 int version_command(const struct info *info);
 int help_command(const struct info *info);
-/* --complete: the arguments are a command line as far as it was typed. */
-int complete_command(const struct info *info);
+struct command_line;
+/* What --complete offers beside options; see complete.h. */
+void info_offer(const struct command_line *line, const char *lead);
 
 /* ---------------------------------------------------------------- info-common.c */
 

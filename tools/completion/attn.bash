@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Completion of attn-info for bash. The tool itself knows its commands, options, keys and values.
+# Completion of the tools of libattn for bash. Each tool knows its own commands, options, keys and values.
 
-_attn_info()
+_attn()
 {
     local line=${COMP_LINE:0:COMP_POINT} candidate typed
     local -a words
@@ -25,5 +25,5 @@ _attn_info()
     done < <("${words[0]}" --complete -- "${words[@]:1}" 2>/dev/null)
 }
 
-# Without candidates, as behind "why", names of files.
-complete -o default -F _attn_info attn-info
+# Without candidates, as behind "attn-info why", names of files.
+complete -o default -F _attn attn-info attn-bench attn-check attn-generate
