@@ -20,15 +20,15 @@ INLINE uint32_t vec_block_bytes(enum vec_type type)
 {
     switch (type) {
     case VEC_Q8_0:
-        return 34;
+        return attn_block_bytes(ATTN_Q8_0);
     case VEC_Q4_1:
-        return 20;
+        return attn_block_bytes(ATTN_Q4_1);
     case VEC_Q5_0:
-        return 22;
+        return attn_block_bytes(ATTN_Q5_0);
     case VEC_Q5_1:
-        return 24;
-    default:
-        return 18;
+        return attn_block_bytes(ATTN_Q5_1);
+    default: /* of iq4_nl, too */
+        return attn_block_bytes(ATTN_Q4_0);
     }
 }
 
