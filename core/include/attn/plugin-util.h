@@ -178,6 +178,18 @@ static inline void attn_util_speed(struct attn_query *query, uint32_t speed)
         query->kernels[i].speed = speed;
 }
 
+/* Refuses types of k and v that have blocks, under the names that the caller has for them. */
+static inline int32_t attn_util_refuse_blocks(uint32_t k_dtype, uint32_t v_dtype, const char *k_name,
+                                              const char *v_name, struct attn_error *err)
+{
+    const int k_blocks = attn_block_bytes(k_dtype) != 0;
+
+    if (!k_blocks && attn_block_bytes(v_dtype) == 0)
+        return ATTN_OK;
+    return attn_util_fail(err, ATTN_E_UNSUPPORTED, k_blocks ? k_name : v_name,
+                          "types that have blocks are not served; f32, f16, bf16 and 8-bit types are");
+}
+
 /* The cache shape [2, pages, block, kv heads, dim]; element sizes from the problem's types (bits 8 to 15). */
 static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pages, struct attn_kv_shape *out,
                                       struct attn_error *err)
@@ -185,12 +197,11 @@ static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pag
     const uint64_t k_head = (uint64_t)p->head_dim * (p->k_dtype >> 11 & 31);
     const uint64_t v_head = (uint64_t)p->head_dim_vo * (p->v_dtype >> 11 & 31);
     const uint64_t k_page = k_head * p->kv_heads * p->block, v_page = v_head * p->kv_heads * p->block;
-    const int has_blocks = attn_block_bytes(p->k_dtype) != 0 || attn_block_bytes(p->v_dtype) != 0;
+    const int32_t status = attn_util_refuse_blocks(p->k_dtype, p->v_dtype, "k", "v", err);
     const long double bytes = ((long double)k_head + (long double)v_head) * p->kv_heads * p->block * pages;
 
-    if (has_blocks)
-        return attn_util_fail(err, ATTN_E_UNSUPPORTED, attn_block_bytes(p->k_dtype) != 0 ? "k" : "v",
-                              "types that have blocks are not served; f32, f16, bf16 and 8-bit types are");
+    if (status != ATTN_OK)
+        return status;
     if (bytes > 9.2e18L)
         return attn_util_fail(err, ATTN_E_INVALID, "pages",
                               "the cache would exceed 2^63 bytes; fewer pages are accepted");
@@ -249,14 +260,13 @@ static inline void attn_util_finish(struct attn_instance *instance)
 static inline int32_t attn_util_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                                           struct attn_kv_impl **out, struct attn_error *err)
 {
-    const int k_blocks = attn_block_bytes(desc->k_dtype) != 0;
+    const int32_t status = attn_util_refuse_blocks(desc->k_dtype, desc->v_dtype, "k_dtype", "v_dtype", err);
     struct attn_kv_desc *copy;
 
     (void)backend;
     *out = NULL;
-    if (k_blocks || attn_block_bytes(desc->v_dtype) != 0)
-        return attn_util_fail(err, ATTN_E_UNSUPPORTED, k_blocks ? "k_dtype" : "v_dtype",
-                              "types that have blocks are not served; f32, f16, bf16 and 8-bit types are");
+    if (status != ATTN_OK)
+        return status;
     copy = (struct attn_kv_desc *)malloc(sizeof *copy);
     *out = (struct attn_kv_impl *)(void *)copy;
     if (!copy)
