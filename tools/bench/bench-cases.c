@@ -26,6 +26,7 @@ static const struct default_case {
     {"prefill", "prefill_f16_gqa4_d128_2048", "heads=32 kv_heads=8 head_dim=128 q=f16", 1, 2048, 2048, {0}},
     {"prefill", "prefill_f32_gqa4_d128_512", "heads=32 kv_heads=8 head_dim=128 q=f32", 1, 512, 512, {0}},
     {"prefill", "prefill_bf16_gqa4_d128_512", "heads=32 kv_heads=8 head_dim=128 q=bf16", 1, 512, 512, {0}},
+    {"cp", "cp", "heads=32 kv_heads=8 head_dim=128 q=bf16", 8, 4096, 1, {0}},
     {"mixed", "mixed_f16_gqa4_d128_2048", "heads=32 kv_heads=8 head_dim=128 q=f16", 16, 2048, 64, {0}},
     {"mixed", "mixed_f32_gqa4_d128_2048", "heads=32 kv_heads=8 head_dim=128 q=f32", 16, 2048, 64, {0}},
     {"mixed", "mixed_bf16_gqa4_d128_2048", "heads=32 kv_heads=8 head_dim=128 q=bf16", 16, 2048, 64, {0}},

@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "complete.h"
 #include "core.h"
+#include "transport.h"
 
 enum { NAMES = 96, MOST_SEQS = 1 << 20, MOST_KEYS = 1 << 28 };
 
@@ -16,6 +17,7 @@ static bool set_skew(const struct own_key *own, void *to, const char *value);
 static bool set_switch(const struct own_key *own, void *to, const char *value);
 static bool set_file(const struct own_key *own, void *to, const char *value);
 static bool set_speed(const struct own_key *own, void *to, const char *value);
+static bool set_transport(const struct own_key *own, void *to, const char *value);
 
 static const struct own_key {
     const char *name;
@@ -32,6 +34,8 @@ static const struct own_key {
     {"threads", offsetof(struct bench_keys, threads), 4096, NULL},
     {"reps", offsetof(struct bench_keys, reps), 1000000, NULL},
     {"cold", offsetof(struct bench_keys, cold), 1u << 20, NULL},
+    {"ranks", offsetof(struct bench_keys, ranks), 1024, NULL},
+    {"transport", offsetof(struct bench_keys, transport), 0, set_transport},
     {"trace", offsetof(struct bench_keys, trace), 0, set_file},
     {"requests", offsetof(struct bench_keys, requests), 1u << 30, NULL},
     {"chunk", offsetof(struct bench_keys, chunk), 1u << 24, NULL},
@@ -181,6 +185,20 @@ static bool set_file(const struct own_key *own, void *to, const char *value)
         return false;
     if (value[0] == '\0') {
         complain("key %s has no value; accepted is the path of a file", own->name);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+static bool set_transport(const struct own_key *own, void *to, const char *value)
+{
+    const char **out = to;
+
+    if (is_twice(own, *out != NULL))
+        return false;
+    if (strcmp(value, "local") != 0 && strcmp(value, "mpi") != 0) {
+        complain("key %s has the value \"%s\"; accepted are " TRANSPORTS, own->name, value);
         return false;
     }
     *out = value;

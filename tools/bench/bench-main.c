@@ -22,6 +22,7 @@ static const struct mode {
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps cold", ceilings_mode},
+    {"cp", "ranks transport seqs ctx skew layers threads reps cold problem", cp_mode},
     {"serve", "trace requests seqs layers threads chunk blocks host_blocks reuse speed noop problem",
      serve_mode},
     {"compare", NULL, compare_mode},
@@ -38,6 +39,7 @@ static const char doc[] =
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
+    "  cp         a decode over keys of several ranks, next to one rank with all keys\n"
     "  serve      a recorded trace of requests, replayed through all layers\n"
     "  compare    two files of --json, row by row: compare A.json B.json\n"
     "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"
@@ -46,7 +48,8 @@ static const char doc[] =
     "sequence), prefix (keys that all begin with), skew (LONG:COUNTxSHORT, uneven sequences), layers, "
     "threads, "
     "reps, cold (MiB). Without keys a mode runs its default cases; serve needs trace=FILE.csv and takes "
-    "requests, chunk, blocks, host_blocks, reuse, speed and noop too. ATTN_BACKEND chooses the backend. "
+    "requests, chunk, blocks, host_blocks, reuse, speed and noop too, cp ranks=N (2) and transport=NAME "
+    "(local, mpi). ATTN_BACKEND chooses the backend. "
     "Tables take the columns of the terminal, "
     "or COLUMNS; 200 shows all.\n"
     "\n"
@@ -68,7 +71,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS:
         complain("no mode is given; accepted are decode, prefill, mixed, metadata, dispatch, load, ceilings, "
-                 "serve and compare");
+                 "cp, serve and compare");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -110,7 +113,7 @@ static const struct mode *mode_find(const char *name)
     }
     const char *nearest = attn__nearest(name, names, MODES);
     complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, metadata, dispatch, load, "
-             "ceilings, serve and compare",
+             "ceilings, cp, serve and compare",
              name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
              nearest != NULL ? "\"?" : "");
     return NULL;

@@ -35,8 +35,10 @@ struct bench_keys {
     uint32_t threads;
     uint32_t reps;
     uint32_t cold; /* MiB of a cold set */
+    uint32_t ranks;
     uint32_t requests, chunk, blocks, host_blocks;
     struct bench_switch reuse, noop;
+    const char *transport;      /* a known name; NULL = not given */
     const char *trace;          /* a file; NULL = not given */
     const char *speed;          /* a checked number; NULL = not given */
     char problem[PROBLEM_TEXT]; /* the rest, "" if there is none */
@@ -124,6 +126,7 @@ int attention_mode(struct bench *bench); /* decode, prefill and mixed */
 int ceilings_mode(struct bench *bench);
 int compare_mode(struct bench *bench);
 int dispatch_mode(struct bench *bench);
+int cp_mode(struct bench *bench);
 int load_mode(struct bench *bench);
 int metadata_mode(struct bench *bench);
 int serve_mode(struct bench *bench);

@@ -2,7 +2,7 @@
 /*
  * Context parallelism: attention over keys that several ranks hold. Each rank computes partial attention over
  * its own keys, partial results are exchanged, and each rank merges what it needs by LSE (docs/definition.md,
- * sections 3 and 4).
+ * sections 3 and 4). What is sent, and what it can give: docs/parallel.md.
  *
  *   once         the program starts its ranks, connects them, and fills struct attn_collectives: with its own
  *                functions, or from a transport, as attn_local_ranks_get below
