@@ -16,7 +16,8 @@ release = version = os.environ["SITE_VERSION"]
 html_title = f"libattn {release}"
 extensions = ["myst_parser"]
 root_doc = "README"
-exclude_patterns = ["tests/cli/first-errors.md"]  # what a test compares with, no document
+# What the site itself is made of, and what a test compares with.
+exclude_patterns = ["tools/pages", "tests/cli/first-errors.md"]
 html_theme = "furo"
 html_copy_source = False
 html_show_copyright = False

@@ -18,7 +18,10 @@ import re
 import sys
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
-DIVIDER = re.compile(r"/\* -{20,} (.*?)\s*\*/", re.S)
+DIVIDER = re.compile(r"/\* -{20,} (.*?) \*/")
+ALIGNED = re.compile(r"(?:^ *\*   +.*\n)+", re.M)
+EXPERIMENTAL = "ATTN_EXPERIMENTAL"
+FORWARD = re.compile(r"struct \w+;$")
 BODY = re.compile(r"^\{\n.*?^\}\n", re.M | re.S)
 # A macro that makes an enumerator of each line of a list, and the list.
 LIST = re.compile(r"^#define \w+\(name,.*?\) (\w*)##name = .*\n#include \"(attn/\w+\.def)\"\n", re.M)
@@ -40,26 +43,36 @@ def enumerators(include):
     return of
 
 
+def with_tables(comment):
+    """A comment whose aligned lines, lists but for those of dashes, stay as they are."""
+    return ALIGNED.sub(lambda match: match[0] if re.search(r"^[ *]*- ", match[0], re.M) else
+                       re.sub(r"\*  ( *)", r"*  <pre>   \1", match[0].rstrip(), count=1) + "</pre>\n", comment)
+
+
 def documentation(text):
     """The text with each comment as what its place makes of it."""
-    out, last, group = [], 0, False
+    out, last, group, opened = [], 0, "", False
     bodies = [match.span() for match in BODY.finditer(text)]
     for match in COMMENT.finditer(text):
-        comment, start, end = match[0], match.start(), match.end()
+        comment, start, end = with_tables(match[0]), match.start(), match.end()
         before = text[text.rfind("\n", 0, start) + 1:start].strip()
+        about = re.match(r"\n(?:(?=\n)|(struct \w+);|#ifdef (\w+))", text[end:])
         out.append(text[last:start])
         last = end
         divider = DIVIDER.match(comment)
-        if "SPDX" in comment or comment.startswith("/**") or any(a <= start < b for a, b in bodies):
+        if "SPDX" in comment or FORWARD.match(before) or any(a <= start < b for a, b in bodies):
             out.append(comment)
         elif divider:
-            out.append(("/** @} */ " if group else "") + f"/** @name {' '.join(divider[1].split())} */ /** @{{ */")
-            out.append("\n" * comment.count("\n"))
-            group = True
+            out.append("/** @} */ " if group else "")
+            group = divider[1] + (f" ({EXPERIMENTAL})" if f"#ifdef {EXPERIMENTAL}" in text[:start] else "")
+            out.append(f"/** @name {group} */ /** @{{ */")
         elif before:
             out.append("/**<" + comment[2:])
-        elif "#ifndef" not in text[:start] or re.match(r"\n\n|\nstruct \w+;", text[end:]):
-            out.append("/** @file\n" + comment[2:].lstrip("\n") if "\n" in comment else "/** @file\n" + comment[2:])
+        elif not opened:
+            opened = True
+            out.append("/**" + comment[2:-2] + "@file */")
+        elif about:
+            out.append(f"/** @details <b>{about[1] or about[2] or group}:</b>" + comment[2:-2] + "@file */")
         else:
             out.append("/**" + comment[2:])
     text = "".join(out) + text[last:]
@@ -109,7 +122,7 @@ def main():
             print(f"{path}:{text.count(chr(10), 0, place) + 1}: no comment says what is {what}", file=sys.stderr)
             failed += 1
         text = documentation(text)
-        opening = re.sub(r"^ \*", "", re.search(r"@file\n(.*?)\*/", text, re.S)[1], flags=re.M)
+        opening = re.sub(r"^ \*", "", re.search(r"/\*\*(.*?)@file", text, re.S)[1], flags=re.M)
         print(f"| `attn/{path.name}` | {re.match(r'.*?[.](?= |$)', ' '.join(opening.split()))[0]} |")
         (out / path.name).write_text(text, encoding="utf-8")
     sys.exit(failed > 0)

@@ -10,7 +10,7 @@
  *
  * Rules for every function in every table:
  *   - it returns an int32_t status (attn/types.h) unless it returns nothing; it fills `err` if it fails and
- * err is not NULL, with the name of the argument at fault in `field`;
+ *     err is not NULL, with the name of the argument at fault in `field`;
  *   - sized structs come in with at least the size that the plugin stated in its table; bytes beyond it are
  *     zero, or the host has refused the call;
  *   - strings in tables are static; no memory is freed by the other side;
@@ -25,6 +25,7 @@
  *   - Strides are whole elements, extents fit 63 bits, rows that are written do not overlap.
  *   - Blocks have the bytes that the plan's sizes say.
  *   - Host copies of a batch and lists in host memory hold values within their ranges.
+ *
  * What only the plugin can know it checks itself: the alignment of addresses, limits of its own, whether a
  * schedule is the plan's, and what arrays in its memory hold, if it can look. Where it cannot (a kernel has
  * no way to fail) it leaves that to the caller. Builders call memory tables and advance_step directly,
