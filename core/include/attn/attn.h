@@ -25,7 +25,7 @@
  *
  * Parameters that mean the same in all functions, device.h and layer.h included:
  *   err       where an error is described; NULL: not wanted. It stays as it is if the call succeeds.
- *   out       where the result goes; a handle is NULL there after a failure.
+ *   out       where the result goes; after a failure a handle is NULL there, unless the function says more.
  *   stream    the backend's queue that the work is put in order of, as the vendor's runtime has it; NULL: its
  *             default one. attn_stream_create makes one; on the CPU: struct attn_cpu_executor.
  *   index     number of what is asked for, from 0.

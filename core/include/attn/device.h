@@ -42,7 +42,7 @@ ATTN_API void attn_memory_free_pinned(struct attn_backend *backend, void *memory
  * A stream of the backend. ATTN_E_UNSUPPORTED if it has no streams of its own; NULL is always a legal stream.
  */
 ATTN_API int32_t attn_stream_create(struct attn_backend *backend, void **out, struct attn_error *err);
-/* Gives a `stream` back that attn_stream_create made, after all work on it. NULL is ignored. */
+/* Gives back a `stream` that attn_stream_create made. NULL is ignored. */
 ATTN_API void attn_stream_destroy(struct attn_backend *backend, void *stream);
 
 /* Waits until everything on the stream is done. On a backend without streams it returns at once. */
@@ -52,7 +52,7 @@ ATTN_API int32_t attn_stream_synchronize(struct attn_backend *backend, void *str
  * A mark in a stream. A new event counts as reached. ATTN_E_UNSUPPORTED if the backend has no events.
  */
 ATTN_API int32_t attn_event_create(struct attn_backend *backend, void **out, struct attn_error *err);
-/* Gives an `event` back. NULL is ignored. */
+/* Gives back an `event` that attn_event_create made. NULL is ignored. */
 ATTN_API void attn_event_destroy(struct attn_backend *backend, void *event);
 /* Puts the mark `event` behind everything on the stream. ATTN_E_STATE on a stream that is captured. */
 ATTN_API int32_t attn_event_record(struct attn_backend *backend, void *event, void *stream,
@@ -99,7 +99,7 @@ ATTN_API int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err
  * CPU it has completed when it returns; in a team all threads launch together. The first failure ends it.
  */
 ATTN_API int32_t attn_graph_launch(struct attn_graph *graph, void *stream, struct attn_error *err);
-/* Gives a graph back; no launch of it may be under way. NULL is ignored. */
+/* Gives a graph back. NULL is ignored. */
 ATTN_API void attn_graph_destroy(struct attn_graph *graph);
 
 #ifdef __cplusplus

@@ -119,7 +119,7 @@ static inline int32_t attn_dl_byte_stride(const attn_dl_tensor *tensor, int32_t 
     return ATTN_OK;
 }
 
-/* 1 if a tensor has dimensions and whole bytes that can be converted. */
+/* 1 if the members of a tensor go together and its elements are whole bytes. */
 static inline int32_t attn_dl_is_sound(const attn_dl_tensor *tensor)
 {
     int32_t i;
