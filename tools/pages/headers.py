@@ -35,10 +35,12 @@ NAMED = re.compile(r"^(?:#define (\w+)(?:\(.*?\))? +(?!_)|(?:struct|enum) (attn_
 def enumerators(include):
     """What replaces a match of LIST: all on one line, and an empty one."""
     def of(match):
-        items = []
-        for name, value, rest in LINE.findall((include / match[2]).read_text(encoding="utf-8")):
+        items, text = [], (include / match[2]).read_text(encoding="utf-8")
+        for name, value, rest in LINE.findall(text):
             texts = [text for text in re.findall(r'"((?:[^"\\]|\\.)*)"', rest) if text]
             items.append(f"{match[1]}{name} = {value}, /**< {'; '.join(texts)} */ ")
+        if len(items) != len(re.findall(r"^ATTN_\w+\(", text, re.M)):
+            sys.exit(f"{match[2]}: a line is of another form than {LINE.pattern}")
         return "".join(items) + "\n\n"
     return of
 
@@ -114,17 +116,23 @@ def main():
     headers = [pathlib.Path(name) for name in sys.argv[2:]]
     include = next(path.parents[1] for path in headers if path.name == "attn.h")
     known = conventions((include / "attn/attn.h").read_text(encoding="utf-8"))
-    failed = 0
+    failed = functions = 0
     print("| header | what it has |\n| --- | --- |")
     for path in headers:
         text = LIST.sub(enumerators(include), path.read_text(encoding="utf-8"))
         for place, what in undocumented(text, known):
             print(f"{path}:{text.count(chr(10), 0, place) + 1}: no comment says what is {what}", file=sys.stderr)
             failed += 1
+        if '.def"' in text:
+            print(f"{path}: a list that is not expanded", file=sys.stderr)
+            failed += 1
+        functions += len(FUNCTION.findall(text))
         text = documentation(text)
         opening = re.sub(r"^ \*", "", re.search(r"/\*\*(.*?)@file", text, re.S)[1], flags=re.M)
         print(f"| `attn/{path.name}` | {re.match(r'.*?[.](?= |$)', ' '.join(opening.split()))[0]} |")
         (out / path.name).write_text(text, encoding="utf-8")
+    if functions < 100:
+        sys.exit(f"only {functions} functions were found")
     sys.exit(failed > 0)
 
 
