@@ -46,6 +46,11 @@ awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$source/README.md" >"$insi
 cp "$source/tests/cmake/CMakeLists.txt" "$inside/project/"
 cp "$source/tests/package/inside.sh" "$inside/"
 
+# Programs that use experimental functions depend on the release that they were built with.
+release=${version%-*}
+grep -qF "| libattn0 (>= $release), libattn0 (<< " "$work"/libattn0_*/DEBIAN/symbols ||
+    fail "libattn0 has no symbols that name release $release"
+
 # Manual pages go with what they describe.
 for page in libattn-tools:man1/attn-info.1 libattn-tools:man7/attn-env.7 libattn-dev:man3/attn-layer.3 \
     libattn-dev:man7/attn-plugin.7 libattn-plugin-hip:man7/attn-hip.7 libattn-plugin-opencl:man7/attn-opencl.7; do

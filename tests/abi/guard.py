@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Holds the finished files against what the binary interface promises.
 
-Usage: guard.py [--installed] HEADERS MAP LIBRARY PLUGIN... [-- PROGRAM...]
+Usage: guard.py [--installed | --symbols FILE] HEADERS MAP LIBRARY PLUGIN... [-- PROGRAM...]
 Prints TAP. HEADERS is the directory of the public headers, MAP the version script. With --installed no file may
-carry a search path for libraries that is not relative to itself.
+carry a search path for libraries that is not relative to itself. With --symbols FILE the list of symbols of the Debian
+package has the functions of the headers, those behind ATTN_EXPERIMENTAL with a dependency of their own.
 """
 import os
 import re
@@ -36,6 +37,18 @@ def declared(directory):
             match = re.match(r"(?!typedef\b|static\b)[\w\s*]*?[\s*](attn_\w+)\s*\((?!\s*\*)", part.strip())
             if match:
                 found[match.group(1)] = name
+    return found
+
+
+def experimental(directory):
+    """Functions that the public headers declare behind ATTN_EXPERIMENTAL."""
+    found = set()
+    for name in os.listdir(directory):
+        if name.endswith(".h"):
+            with open(os.path.join(directory, name), encoding="utf-8") as file:
+                text = re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.S)
+            for part in re.findall(r"^#ifdef ATTN_EXPERIMENTAL$(.*?)^#endif$", text, flags=re.M | re.S):
+                found |= set(re.findall(r"\b(attn_\w+)\(", part))
     return found
 
 
@@ -110,6 +123,17 @@ def check_library(tap, elf, functions, versions):
     tap.tell(len(soname) == 1 and "[libattn.so.0]" in soname[0], name + ": soname libattn.so.0", soname)
 
 
+def check_symbols(tap, path, functions, early):
+    with open(path, encoding="utf-8") as file:
+        listed = dict(re.findall(r"^ (attn_\w+)@ATTN_[\d.]+ [\d.]+( 1)?$", file.read(), flags=re.M))
+    name, want = os.path.basename(path), set(functions) - {ENTRY}
+    tap.tell(set(listed) == want, "%s: lists the functions of the headers" % name,
+             "not listed: %s; in no header: %s" % (sorted(want - set(listed)), sorted(set(listed) - want)))
+    marked = {symbol for symbol, mark in listed.items() if mark}
+    tap.tell(early and marked == early, "%s: marks the %d experimental ones" % (name, len(early)),
+             sorted(marked ^ early))
+
+
 def check_plugin(tap, elf):
     name = os.path.basename(elf.path)
     tap.tell(list(elf.exports) == [ENTRY], name + ": exports its entry and nothing else", sorted(elf.exports))
@@ -121,6 +145,8 @@ def main():
     arguments = sys.argv[1:]
     installed = arguments[:1] == ["--installed"]
     arguments = arguments[installed:]
+    symbols = arguments[1] if arguments[:1] == ["--symbols"] else None
+    arguments = arguments[2 if symbols else 0:]
     programs = []
     if "--" in arguments:
         at = arguments.index("--")
@@ -135,6 +161,8 @@ def main():
     check_common(tap, elf, installed)
     check_shared(tap, elf)
     check_library(tap, elf, functions, versions)
+    if symbols:
+        check_symbols(tap, symbols, functions, experimental(headers))
     for path in plugins:
         elf = Elf(path)
         check_common(tap, elf, installed)

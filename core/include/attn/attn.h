@@ -23,6 +23,14 @@
  * struct attn_error with one sentence that names the argument, its value and what is accepted. The library
  * never aborts, never exits, and prints only through its log sink.
  *
+ * Parameters that mean the same in all functions, device.h and layer.h included:
+ *   err       where an error is described; NULL: not wanted. It stays as it is if the call succeeds.
+ *   out       where the result goes; after a failure a handle is NULL there, unless the function says more.
+ *   stream    the backend's queue that the work is put in order of, as the vendor's runtime has it; NULL: its
+ *             default one. attn_stream_create makes one; on the CPU: struct attn_cpu_executor.
+ *   index     number of what is asked for, from 0.
+ *   count     how many the array in front of it has.
+ *
  * Ownership: whoever allocates frees. Cache, inputs, outputs, schedules and scratch belong to the caller.
  * Handles are counted: they may be destroyed in any order, and a parent goes with its last child. Destroy
  * takes NULL and never fails. Strings returned by a handle live as long as the handle.
@@ -61,15 +69,18 @@ struct attn_kv;
 /* "0.1.0", static. */
 ATTN_API const char *attn_version(void);
 
-/* "ATTN_E_SIZE" and one line of text or advice, static; never NULL ("ATTN_E_UNKNOWN" for a foreign number).
- */
+/* Name of a `status`: "ATTN_E_SIZE", static; never NULL ("ATTN_E_UNKNOWN" for a foreign number). */
 ATTN_API const char *attn_status_name(int32_t status);
+/* What a `status` says, in one line, static; never NULL. */
 ATTN_API const char *attn_status_text(int32_t status);
+/* What to do about a `status`, in one line, static; never NULL. */
 ATTN_API const char *attn_status_advice(int32_t status);
 
-/* "HEAD_DIM", its text and its advice, static; never NULL. Codes of plugins are "PRIVATE". */
+/* Name of a `reason`: "HEAD_DIM", static; never NULL. Codes of plugins are "PRIVATE". */
 ATTN_API const char *attn_reason_name(uint32_t reason);
+/* What a `reason` says, in one line, static; never NULL. */
 ATTN_API const char *attn_reason_text(uint32_t reason);
+/* What to do about a `reason`, in one line, static; never NULL. */
 ATTN_API const char *attn_reason_advice(uint32_t reason);
 
 /* 1 if the reason is an absence (information), 0 if it is a refusal or an advice. */
@@ -80,11 +91,9 @@ ATTN_API int32_t attn_reason_is_absence(uint32_t reason);
  */
 ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 
-/*
- * "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0, as for types that have
- * blocks: attn_row_bytes).
- */
+/* Name of a `dtype`: "f16", static; NULL for a number that is no enum attn_dtype. */
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
+/* Bytes of an element of a `dtype`; 0 for foreign numbers, and for types that have blocks: attn_row_bytes. */
 ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
 
 /* ---------------------------------------------------------------- the simple way */
@@ -159,9 +168,9 @@ ATTN_API int32_t attn_forward(struct attn_session *session, const struct attn_fo
 /* ---------------------------------------------------------------- problems */
 
 /*
- * Parses a problem string: KEY=VALUE separated by spaces or commas, in any order, each key once. Keys, values
- * and defaults: docs/problem.md. The result is resolved (see below).
- * ATTN_E_INVALID names the key, the value, what is accepted, and the nearest known key or value.
+ * Parses `text`, a problem string: KEY=VALUE separated by spaces or commas, in any order, each key once.
+ * Keys, values and defaults: docs/problem.md. The result is resolved (see below). ATTN_E_INVALID names the
+ * key, the value, what is accepted, and the nearest known key or value.
  */
 ATTN_API int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct attn_error *err);
 
@@ -173,14 +182,17 @@ ATTN_API int32_t attn_problem_resolve(const struct attn_problem *problem, struct
                                       struct attn_error *err);
 
 /*
- * Writes the canonical string of a problem: heads and head_dim, then every key that differs from its default,
- * in a fixed order. Parsing it gives the same problem. Always ends with a zero byte if size > 0.
+ * Writes into `text` the canonical string of a problem: heads and head_dim, then every key that differs from
+ * its default, in a fixed order. Parsing it gives the same problem. Always ends with a zero byte if size > 0.
  * *out_needed (optional) is the size it takes, with the end. ATTN_E_SIZE if it did not fit.
  */
 ATTN_API int32_t attn_problem_format(const struct attn_problem *problem, char *text, size_t size,
                                      size_t *out_needed, struct attn_error *err);
 
-/* Name and default of key number `index` in canonical order, or NULL past the last one. */
+/*
+ * Name of key number `index` in canonical order, static, or NULL past the last one. Its default goes to
+ * *out_default, what it accepts to *out_values; either may be NULL.
+ */
 ATTN_API const char *attn_problem_key(uint32_t index, const char **out_default, const char **out_values);
 
 /* ---------------------------------------------------------------- context */
@@ -191,6 +203,7 @@ typedef void (*attn_log_fn)(void *user, uint32_t level, const char *subsystem, c
 /* Bits of attn_context_options.given. */
 #define ATTN_GIVEN_LOG UINT32_C(1) /* `log` counts even if NULL: silence */
 
+/* How a context is made; all of it may be left out. */
 struct attn_context_options {
     uint32_t struct_size;
     uint32_t given;          /* ATTN_GIVEN_* */
@@ -213,6 +226,7 @@ struct attn_context_options {
  */
 ATTN_API int32_t attn_context_create(const struct attn_context_options *options, struct attn_context **out,
                                      struct attn_error *err);
+/* Gives a context back; reports and backends that were made with it stay. NULL is ignored. */
 ATTN_API void attn_context_destroy(struct attn_context *context);
 
 /*
@@ -257,9 +271,10 @@ enum attn_stage {
     ATTN_STAGE_NEGOTIATED = 6,
     ATTN_STAGE_READY = 7
 };
-/* "found", "trusted", "note", ... static. */
+/* Name of a `stage` (enum attn_stage): "found", "trusted", "note", ... static. */
 ATTN_API const char *attn_stage_name(uint32_t stage);
 
+/* One directory of the search path. */
 struct attn_directory_record {
     const char *path;
     const char *origin;      /* the variable, "option", "libattn" or "compiled-in" */
@@ -268,6 +283,7 @@ struct attn_directory_record {
     const char *text;
 };
 
+/* One plugin file, or what lies in its place. */
 struct attn_file_record {
     const char *path;
     uint32_t stage;  /* enum attn_stage: the last one reached */
@@ -289,13 +305,14 @@ struct attn_file_record {
     uint32_t cpu_level;
 };
 
+/* Whether a backend can be used. */
 enum attn_backend_state {
     ATTN_BACKEND_READY = 1,
     ATTN_BACKEND_NO_DEVICE = 2,
     ATTN_BACKEND_NOT_ASKED = 3,
     ATTN_BACKEND_REFUSED = 4
 };
-/* "ready", "no-device", "not-asked", "refused", static. */
+/* Name of a `state` (enum attn_backend_state): "ready", "no-device", "not-asked", "refused", static. */
 ATTN_API const char *attn_backend_state_name(uint32_t state);
 
 /* One backend on one device, or a backend without one. */
@@ -329,18 +346,22 @@ ATTN_API int32_t attn_context_get_report(struct attn_context *context, struct at
  */
 ATTN_API int32_t attn_context_inspect(struct attn_context *context, const char *path,
                                       struct attn_report **out, struct attn_error *err);
+/* Gives a report back with its records. NULL is ignored. */
 ATTN_API void attn_report_destroy(struct attn_report *report);
 
-/* Record number `index`, or NULL past the last one. Directories in search order, files as seen. */
+/* Directory number `index` in search order, or NULL past the last one. Lives as long as the report. */
 ATTN_API const struct attn_directory_record *attn_report_get_directory(const struct attn_report *report,
                                                                        uint32_t index);
+/* File number `index` in the order seen, or NULL past the last one. Lives as long as the report. */
 ATTN_API const struct attn_file_record *attn_report_get_file(const struct attn_report *report,
                                                              uint32_t index);
+/* Backend number `index`, or NULL past the last one. Lives as long as the report. */
 ATTN_API const struct attn_backend_record *attn_report_get_backend(const struct attn_report *report,
                                                                    uint32_t index);
 
 /* ---------------------------------------------------------------- selection */
 
+/* What a call asks for; it has precedence over the environment. */
 struct attn_select_options {
     uint32_t struct_size;
     uint32_t ask_all;    /* 1: ask every candidate, also those behind the winner's class */
@@ -360,9 +381,10 @@ enum attn_decided_by {
     ATTN_DECIDED_BY_ENVIRONMENT = 2,
     ATTN_DECIDED_BY_AUTOMATIC = 3
 };
-/* "call", "environment", "automatic", static. */
+/* Name of `decided_by` (enum attn_decided_by): "call", "environment", "automatic", static. */
 ATTN_API const char *attn_decided_by_name(uint32_t decided_by);
 
+/* One backend that was considered, and what it said. */
 struct attn_candidate {
     const char *name;   /* "cpu/flash-attn", or a wanted name that no plugin offers */
     const char *device; /* "cpu:0", or NULL */
@@ -376,6 +398,7 @@ struct attn_candidate {
     const struct attn_reason *reasons; /* also of rows of an accepted candidate */
 };
 
+/* What was decided. */
 struct attn_decision_info {
     const char *requested; /* the wanted list in force */
     const char *effective; /* the winner's name; NULL if there is none */
@@ -396,7 +419,9 @@ struct attn_decision_info {
 ATTN_API int32_t attn_select(struct attn_context *context, const struct attn_problem *problems,
                              uint32_t count, const struct attn_select_options *options,
                              struct attn_decision **out, struct attn_error *err);
+/* Gives a decision back with its candidates. NULL is ignored. */
 ATTN_API void attn_decision_destroy(struct attn_decision *decision);
+/* What was decided; lives as long as the decision. NULL for NULL. */
 ATTN_API const struct attn_decision_info *attn_decision_get_info(const struct attn_decision *decision);
 /* Candidate number `index` in the order asked, or NULL past the last one. */
 ATTN_API const struct attn_candidate *attn_decision_get_candidate(const struct attn_decision *decision,
@@ -411,9 +436,11 @@ ATTN_API const struct attn_candidate *attn_decision_get_candidate(const struct a
 ATTN_API int32_t attn_backend_open(struct attn_context *context, const struct attn_decision *decision,
                                    const struct attn_open_config *config, struct attn_backend **out,
                                    struct attn_error *err);
+/* Gives a backend back; plans, caches and what else was made with it keep it open. NULL is ignored. */
 ATTN_API void attn_backend_destroy(struct attn_backend *backend);
-/* "cpu/flash-attn" and "cpu:0"; live as long as the backend. */
+/* "cpu/flash-attn"; lives as long as the backend. */
 ATTN_API const char *attn_backend_get_name(const struct attn_backend *backend);
+/* "cpu:0"; lives as long as the backend. */
 ATTN_API const char *attn_backend_get_device(const struct attn_backend *backend);
 /*
  * Asks an opened backend whether it serves a problem on its device, with which kernels and at what speed, or
@@ -441,6 +468,7 @@ ATTN_API void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_
 /* Checks and encodes the cache of one layer. The memory stays the caller's and must outlive the handle. */
 ATTN_API int32_t attn_kv_create(struct attn_backend *backend, const struct attn_kv_desc *desc,
                                 struct attn_kv **out, struct attn_error *err);
+/* Gives a handle back; the memory of the cache stays. NULL is ignored. */
 ATTN_API void attn_kv_destroy(struct attn_kv *kv);
 
 /* Writes new keys and values into a cache: struct attn_kv_write_args. */
@@ -487,6 +515,7 @@ ATTN_API int32_t attn_kv_advance_step(struct attn_backend *backend,
  */
 ATTN_API int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem *problem,
                                   struct attn_plan **out, struct attn_error *err);
+/* Gives a plan back. Its schedules can no longer be run. NULL is ignored. */
 ATTN_API void attn_plan_destroy(struct attn_plan *plan);
 
 /* Sizes of schedule, scratch, counters and staging. */
@@ -593,6 +622,7 @@ struct attn_part_decision {
 ATTN_API int32_t attn_select_parts(struct attn_context *context, const struct attn_model_part *parts,
                                    uint32_t count, const struct attn_select_options *options,
                                    struct attn_parts **out, struct attn_error *err);
+/* Gives parts back with their decisions. NULL is ignored. */
 ATTN_API void attn_parts_destroy(struct attn_parts *parts);
 /* What was decided for part number `index` of the call, or NULL past the last one. Lives as long as `parts`.
  */
@@ -608,7 +638,7 @@ ATTN_API const struct attn_part_decision *attn_parts_get_decision(const struct a
 ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
                                     const struct attn_device *device, const struct attn_problem *problem,
                                     struct attn_query *query, struct attn_error *err);
-/* The axes of a backend; they live as long as the context. */
+/* The axes of a backend, *out_count of them; they live as long as the context. */
 ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
                                        const struct attn_axis **out, uint32_t *out_count,
                                        struct attn_error *err);

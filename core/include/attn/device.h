@@ -32,15 +32,17 @@ ATTN_API int32_t attn_memory_copy(struct attn_backend *backend, const struct att
                                   const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                                   struct attn_error *err);
 
-/* Pinned host memory, for staging. ATTN_E_UNSUPPORTED if the backend has none. */
+/* `size` bytes of pinned host memory, for staging. ATTN_E_UNSUPPORTED if the backend has none. */
 ATTN_API int32_t attn_memory_alloc_pinned(struct attn_backend *backend, uint64_t size, void **out,
                                           struct attn_error *err);
+/* Frees `memory` that attn_memory_alloc_pinned gave. NULL is ignored. */
 ATTN_API void attn_memory_free_pinned(struct attn_backend *backend, void *memory);
 
 /*
  * A stream of the backend. ATTN_E_UNSUPPORTED if it has no streams of its own; NULL is always a legal stream.
  */
 ATTN_API int32_t attn_stream_create(struct attn_backend *backend, void **out, struct attn_error *err);
+/* Gives back a `stream` that attn_stream_create made. NULL is ignored. */
 ATTN_API void attn_stream_destroy(struct attn_backend *backend, void *stream);
 
 /* Waits until everything on the stream is done. On a backend without streams it returns at once. */
@@ -50,13 +52,14 @@ ATTN_API int32_t attn_stream_synchronize(struct attn_backend *backend, void *str
  * A mark in a stream. A new event counts as reached. ATTN_E_UNSUPPORTED if the backend has no events.
  */
 ATTN_API int32_t attn_event_create(struct attn_backend *backend, void **out, struct attn_error *err);
+/* Gives back an `event` that attn_event_create made. NULL is ignored. */
 ATTN_API void attn_event_destroy(struct attn_backend *backend, void *event);
-/* Puts the mark behind everything that is on the stream now. ATTN_E_STATE on a stream that is captured. */
+/* Puts the mark `event` behind everything on the stream. ATTN_E_STATE on a stream that is captured. */
 ATTN_API int32_t attn_event_record(struct attn_backend *backend, void *event, void *stream,
                                    struct attn_error *err);
-/* ATTN_OK if the mark is reached, ATTN_E_BUSY if not; never waits. */
+/* ATTN_OK if the mark `event` is reached, ATTN_E_BUSY if not; never waits. */
 ATTN_API int32_t attn_event_query(struct attn_backend *backend, void *event, struct attn_error *err);
-/* Waits until the mark is reached. */
+/* Waits until the mark `event` is reached. */
 ATTN_API int32_t attn_event_synchronize(struct attn_backend *backend, void *event, struct attn_error *err);
 
 /*
@@ -96,6 +99,7 @@ ATTN_API int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err
  * CPU it has completed when it returns; in a team all threads launch together. The first failure ends it.
  */
 ATTN_API int32_t attn_graph_launch(struct attn_graph *graph, void *stream, struct attn_error *err);
+/* Gives a graph back. NULL is ignored. */
 ATTN_API void attn_graph_destroy(struct attn_graph *graph);
 
 #ifdef __cplusplus

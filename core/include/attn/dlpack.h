@@ -18,16 +18,20 @@ typedef DLDevice attn_dl_device;
 typedef DLDataType attn_dl_dtype;
 typedef DLTensor attn_dl_tensor;
 #else
+/* kDLCPU, kDLCUDA and others. */
 typedef int32_t attn_dl_device_type;
+/* DLDevice. */
 typedef struct {
     attn_dl_device_type device_type;
     int32_t device_id;
 } attn_dl_device;
+/* DLDataType. */
 typedef struct {
     uint8_t code;
     uint8_t bits;
     uint16_t lanes;
 } attn_dl_dtype;
+/* DLTensor. */
 typedef struct {
     void *data;
     attn_dl_device device;
@@ -43,12 +47,13 @@ typedef struct {
 extern "C" {
 #endif
 
-/* Element types: the same three fields. */
+/* Element type of a DLPack `dtype`, which has the same three fields. */
 static inline uint32_t attn_dtype_from_dl(attn_dl_dtype dtype)
 {
     return (uint32_t)dtype.code | (uint32_t)dtype.bits << 8 | (uint32_t)dtype.lanes << 16;
 }
 
+/* DLPack's type of a `dtype` (enum attn_dtype). */
 static inline attn_dl_dtype attn_dtype_to_dl(uint32_t dtype)
 {
     attn_dl_dtype result;
@@ -58,7 +63,7 @@ static inline attn_dl_dtype attn_dtype_to_dl(uint32_t dtype)
     return result;
 }
 
-/* Devices: the same numbers. */
+/* Device of a DLPack `device`, which has the same numbers. */
 static inline struct attn_device attn_device_from_dl(attn_dl_device device)
 {
     struct attn_device result;
@@ -68,6 +73,7 @@ static inline struct attn_device attn_device_from_dl(attn_dl_device device)
     return result;
 }
 
+/* DLPack's device of a `device`. */
 static inline attn_dl_device attn_device_to_dl(struct attn_device device)
 {
     attn_dl_device result;
@@ -82,7 +88,7 @@ static inline int64_t attn_dl_element_size(attn_dl_dtype dtype)
     return dtype.lanes == 1 && dtype.bits % 8 == 0 ? (int64_t)dtype.bits / 8 : 0;
 }
 
-/* Elements between neighbours of a dimension; of a compact tensor the product of the dimensions inside. */
+/* Elements between neighbours of a `dimension`; of a compact tensor the product of those inside. */
 static inline int32_t attn_dl_stride(const attn_dl_tensor *tensor, int32_t dimension, int64_t *out)
 {
     int64_t stride = 1;
@@ -101,6 +107,7 @@ static inline int32_t attn_dl_stride(const attn_dl_tensor *tensor, int32_t dimen
     return ATTN_OK;
 }
 
+/* The same in bytes: of a `dimension`, in *out. */
 static inline int32_t attn_dl_byte_stride(const attn_dl_tensor *tensor, int32_t dimension, int64_t *out)
 {
     const int64_t size = attn_dl_element_size(tensor->dtype);
@@ -112,6 +119,7 @@ static inline int32_t attn_dl_byte_stride(const attn_dl_tensor *tensor, int32_t 
     return ATTN_OK;
 }
 
+/* 1 if the members of a tensor go together and its elements are whole bytes. */
 static inline int32_t attn_dl_is_sound(const attn_dl_tensor *tensor)
 {
     int32_t i;
@@ -168,8 +176,9 @@ static inline int32_t attn_buffer_from_dl(const attn_dl_tensor *tensor, struct a
 }
 
 /*
- * A DLPack view [token, head, dim] of a tensor. `shape` and `strides` are the caller's arrays of three, and
- * live as long as the view; strides are filled. Refused: byte strides that are no whole elements.
+ * A DLPack view [token, head, dim] of a tensor whose elements are of `dtype`. `shape` and `strides` are the
+ * caller's arrays of three, and live as long as the view; strides are filled. Refused: byte strides that are
+ * no whole elements.
  */
 static inline int32_t attn_tensor_to_dl(const struct attn_tensor *tensor, uint32_t dtype,
                                         struct attn_device device, int64_t *shape, int64_t *strides,

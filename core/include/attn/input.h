@@ -127,7 +127,7 @@ ATTN_API int32_t attn_tree_mask(const int32_t *parents, uint32_t count, int64_t 
 /* Largest batch that graphs are captured for. */
 #define ATTN_GRAPH_BATCH_MAX UINT32_C(8192)
 
-/* Size that a batch is padded to: 0, 1, 2, 4, then multiples of 8. At most UINT32_MAX - 7 sequences. */
+/* Size that a batch is padded to: 0, 1, 2, 4, then multiples of 8. `seqs` is at most UINT32_MAX - 7. */
 ATTN_API uint32_t attn_graph_padded(uint32_t seqs);
 
 /* Largest size captured for at most `max_seqs` sequences. */
@@ -150,8 +150,8 @@ struct attn_input_step {
 };
 
 /*
- * Sequences to add to a step for a graph: 0 or more, or -1 if it runs without one. The same number of tokens
- * is added, of id 0 and position 0.
+ * Sequences to add to a step for a graph, in *out_pad: 0 or more, or -1 if it runs without one. The same
+ * number of tokens is added, of id 0 and position 0.
  */
 ATTN_API int32_t attn_graph_pad(const struct attn_input_rules *rules, const struct attn_input_step *step,
                                 int32_t *out_pad, struct attn_error *err);

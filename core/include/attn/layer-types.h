@@ -33,6 +33,7 @@ enum attn_field {
     ATTN_FIELDS = 37 /* one more than the last number */
 };
 
+/* What a field of the metadata is read as. */
 enum attn_view_kind {
     ATTN_VIEW_NULL = 1,   /* the field has no value: not of this flavour, or not in this part */
     ATTN_VIEW_NUMBER = 2, /* `value`; flags are 0 or 1, data types enum attn_dtype */
@@ -102,6 +103,7 @@ struct attn_builder_params {
 
 /* ---------------------------------------------------------------- what a step is made of */
 
+/* How the blocks of a sequence are given. */
 enum attn_blocks_kind {
     ATTN_BLOCKS_LIST = 1, /* `blocks` and `count`; may be empty */
     ATTN_BLOCKS_NULL = 2, /* a table that is null, as of pooling models: a profile run without rows */
@@ -195,6 +197,7 @@ struct attn_builder_build_args {
 
 /* ---------------------------------------------------------------- after a step */
 
+/* A part of a step. */
 enum attn_part {
     ATTN_PART_PREFILL = 1, /* prompts and chunks of them */
     ATTN_PART_DECODE = 2   /* the rest, with the padding of a graph */
@@ -222,8 +225,8 @@ struct attn_advance_args {
 
 /* ---------------------------------------------------------------- a serialised step */
 
-#define ATTN_SERIALISED_MAGIC   UINT64_C(0x504554534e545441)
-#define ATTN_SERIALISED_VERSION UINT32_C(1)
+#define ATTN_SERIALISED_MAGIC   UINT64_C(0x504554534e545441) /* attn_serialised_header.magic */
+#define ATTN_SERIALISED_VERSION UINT32_C(1)                  /* attn_serialised_header.version */
 
 /*
  * What attn_metadata_serialise writes: this header, a word per cache group (tokens per block), the records,

@@ -24,7 +24,7 @@ extern "C" {
 struct attn_builder;
 struct attn_metadata;
 
-/* "flash-attn", static; NULL for a number that is no enum attn_flavour. */
+/* Name of a `flavour`: "flash-attn", static; NULL for a number that is no enum attn_flavour. */
 ATTN_API const char *attn_flavour_name(uint32_t flavour);
 
 /* ---------------------------------------------------------------- builder */
@@ -82,7 +82,7 @@ ATTN_API int32_t attn_builder_build(struct attn_builder *builder, const struct a
 
 /* ---------------------------------------------------------------- metadata */
 
-/* "seq_lens_tensor", static; NULL for a number that is no enum attn_field. */
+/* Name of a `field`: "seq_lens_tensor", static; NULL for a number that is no enum attn_field. */
 ATTN_API const char *attn_field_name(uint32_t field);
 
 /*
@@ -124,9 +124,10 @@ ATTN_API int32_t attn_metadata_serialise(const struct attn_metadata *metadata, v
                                          uint64_t *out_size, struct attn_error *err);
 
 /*
- * Makes the step that was written the step of this builder, as a build would; the one at hand ends. Flavour,
- * cache groups, their blocks and modalities are to be the same, the builder's maxima large enough. Nothing in
- * `data` is trusted: ATTN_E_INVALID or ATTN_E_SIZE names the field that cannot be, and leaves no step.
+ * Makes the step that was written, `size` bytes, the step of this builder, as a build would; the one at hand
+ * ends. Flavour, cache groups, their blocks and modalities are to be the same, the builder's maxima large
+ * enough. Nothing in `data` is trusted: ATTN_E_INVALID or ATTN_E_SIZE names the field that cannot be, and
+ * leaves no step.
  */
 ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *data, uint64_t size,
                                       void *stream, struct attn_metadata **out, struct attn_error *err);
@@ -197,9 +198,9 @@ ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
                                                  const struct attn_state_capture_args *args, void *stream,
                                                  struct attn_metadata **out, struct attn_error *err);
 /*
- * The state of the size whose capture metadata was taken last; that metadata now lives as long as the clone.
- * attn_state_prepare and attn_state_begin_forward of `state` find the clone by its size as long as both live.
- * ATTN_E_INVALID outside of a capture.
+ * The state of the size whose capture metadata was taken last, of `batch` sequences; that metadata now lives
+ * as long as the clone. attn_state_prepare and attn_state_begin_forward of `state` find the clone by its size
+ * as long as both live. ATTN_E_INVALID outside of a capture.
  */
 ATTN_API int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_state **out,
                                   struct attn_error *err);
@@ -245,8 +246,9 @@ ATTN_API int32_t attn_state_begin_forward(struct attn_state *state, const struct
                                           void *stream, struct attn_error *err);
 
 /*
- * For engines that write caches and run plans themselves. ATTN_E_STATE if no step was begun, or another state
- * of the model has begun one since; ATTN_E_UNSUPPORTED if the step has two runs for the class.
+ * The run of class number `layer_class`, for engines that write caches and run plans themselves. ATTN_E_STATE
+ * if no step was begun, or another state of the model has begun one since; ATTN_E_UNSUPPORTED if the step has
+ * two runs for the class.
  */
 ATTN_API int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class,
                                      struct attn_state_step *out, struct attn_error *err);
@@ -264,6 +266,7 @@ struct attn_layer;
  */
 ATTN_API int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_desc *desc,
                                    struct attn_layer **out, struct attn_error *err);
+/* Gives a layer back. NULL is ignored. */
 ATTN_API void attn_layer_destroy(struct attn_layer *layer);
 
 /*

@@ -33,7 +33,7 @@ static inline char *attn_util_at(const struct attn_buffer *buffer)
     return buffer->data ? (char *)buffer->data + buffer->byte_offset : NULL;
 }
 
-/* Memory of the host: entries of struct attn_memory_table. */
+/* Entry `alloc` of struct attn_memory_table: `size` bytes of host memory. */
 static inline int32_t attn_util_alloc(struct attn_backend_impl *backend, uint64_t size,
                                       struct attn_buffer *out, struct attn_error *err)
 {
@@ -43,12 +43,14 @@ static inline int32_t attn_util_alloc(struct attn_backend_impl *backend, uint64_
     return out->data ? ATTN_OK : attn_util_fail(err, ATTN_E_MEMORY, "size", "out of memory");
 }
 
+/* Entry `free` of struct attn_memory_table. */
 static inline void attn_util_free(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
 {
     (void)backend;
     free(buffer->data);
 }
 
+/* Entry `copy` of struct attn_memory_table: `size` bytes at once, whatever `kind` and `stream` say. */
 static inline int32_t attn_util_copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
                                      const struct attn_buffer *from, uint64_t size, uint32_t kind,
                                      void *stream, struct attn_error *err)
@@ -58,7 +60,7 @@ static inline int32_t attn_util_copy(struct attn_backend_impl *backend, const st
     return ATTN_OK;
 }
 
-/* Adds the reason "field: only `wanted` is served" to a query if `refused`. */
+/* Adds the reason "field: only `wanted` is served", of this `code`, to a query if `refused`. */
 static inline void attn_util_refuse(struct attn_query *query, int refused, uint32_t code, const char *field,
                                     const char *wanted)
 {
@@ -75,7 +77,7 @@ static inline void attn_util_refuse(struct attn_query *query, int refused, uint3
     query->reason_count++;
 }
 
-/* Whether a type is one of elements that this version of the interface has; those in blocks are not. */
+/* Whether `dtype` is a type of elements that this version of the interface has; those in blocks are not. */
 static inline int attn_util_is_dtype(uint32_t dtype)
 {
     return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_INT8 ||
@@ -153,7 +155,10 @@ static inline void attn_util_refuse_extras(struct attn_query *query, const struc
     attn_util_refuse(query, p->graph != ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
 }
 
-/* Ends a query: accepted if nothing was refused, then with this one kernel row. */
+/*
+ * Ends a query: accepted if nothing was refused, then with one kernel row, called `kernel` and taken `when`,
+ * which computes as `numerics` (enum attn_numerics) says. `cost_rank` is the backend's place in its class.
+ */
 static inline int32_t attn_util_answer(struct attn_query *query, const char *kernel, const char *when,
                                        uint32_t numerics, uint32_t cost_rank)
 {
@@ -171,14 +176,14 @@ static inline int32_t attn_util_answer(struct attn_query *query, const char *ker
     return ATTN_OK;
 }
 
-/* States how fast the kernel rows of an answer are (enum attn_speed). */
+/* States the `speed` of all kernel rows of an answer (enum attn_speed). */
 static inline void attn_util_speed(struct attn_query *query, uint32_t speed)
 {
     for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++)
         query->kernels[i].speed = speed;
 }
 
-/* Refuses types of k and v that have blocks, under the names that the caller has for them. */
+/* Refuses `k_dtype` and `v_dtype` that have blocks, as `k_name` and `v_name`: what the caller calls them. */
 static inline int32_t attn_util_refuse_blocks(uint32_t k_dtype, uint32_t v_dtype, const char *k_name,
                                               const char *v_name, struct attn_error *err)
 {
@@ -231,10 +236,9 @@ static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pag
     return ATTN_OK;
 }
 
-/* ---------------------------------------------------------------- objects that keep nothing but their input
- */
+/* ---------------------------------------------------------------- objects that keep only their input */
 
-/* Entries of struct attn_backend_table and struct attn_plugin for a backend without state. */
+/* Entry `open` of struct attn_backend_table for a backend without state. */
 static inline int32_t attn_util_open(struct attn_instance *instance, const struct attn_device *device,
                                      const struct attn_open_config *config, struct attn_backend_impl **out,
                                      struct attn_error *err)
@@ -246,11 +250,13 @@ static inline int32_t attn_util_open(struct attn_instance *instance, const struc
     return ATTN_OK;
 }
 
+/* Entry `close` of struct attn_backend_table for a backend without state. */
 static inline void attn_util_close(struct attn_backend_impl *backend)
 {
     (void)backend;
 }
 
+/* Entry `finish` of struct attn_plugin for a plugin without state. */
 static inline void attn_util_finish(struct attn_instance *instance)
 {
     (void)instance;
@@ -275,6 +281,7 @@ static inline int32_t attn_util_kv_create(struct attn_backend_impl *backend, con
     return ATTN_OK;
 }
 
+/* Frees what attn_util_kv_create made. */
 static inline void attn_util_kv_destroy(struct attn_kv_impl *kv)
 {
     free(kv);
@@ -302,16 +309,19 @@ static inline int32_t attn_util_plan_create(struct attn_backend_impl *backend,
     return ATTN_OK;
 }
 
+/* Frees what attn_util_plan_create made. */
 static inline void attn_util_plan_destroy(struct attn_plan_impl *plan)
 {
     free(plan);
 }
 
+/* The problem of a plan that attn_util_plan_create made. */
 static inline const struct attn_problem *attn_util_problem(const struct attn_plan_impl *plan)
 {
     return (const struct attn_problem *)(const void *)plan;
 }
 
+/* Entry `sizes` of struct attn_plan_table for a plan that needs no memory. */
 static inline int32_t attn_util_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
 {
     (void)plan;
@@ -319,6 +329,7 @@ static inline int32_t attn_util_plan_sizes(const struct attn_plan_impl *plan, st
     return ATTN_OK;
 }
 
+/* Entry `prepare` of struct attn_plan_table for a plan that schedules nothing. */
 static inline int32_t attn_util_plan_prepare(const struct attn_plan_impl *plan,
                                              const struct attn_batch *batch, const struct attn_span *schedule,
                                              const struct attn_span *staging, void *stream,
@@ -358,13 +369,14 @@ static inline char *attn_util_element(const struct attn_tensor *tensor, int64_t 
     return attn_util_at(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
-/* Address of a key or value of a cache. */
+/* Address of the key of (page, token, head) of a cache. */
 static inline char *attn_util_key(const struct attn_kv_desc *d, int64_t page, int64_t token, uint32_t head)
 {
     return attn_util_at(&d->k) + page * d->k_page_stride + token * d->k_token_stride +
            head * d->k_head_stride;
 }
 
+/* Address of the value of (page, token, head) of a cache. */
 static inline char *attn_util_value(const struct attn_kv_desc *d, int64_t page, int64_t token, uint32_t head)
 {
     return attn_util_at(&d->v) + page * d->v_page_stride + token * d->v_token_stride +
@@ -386,7 +398,10 @@ static inline int64_t attn_util_locate(const struct attn_batch *batch, uint32_t 
     return ((const int32_t *)(void *)(attn_util_at(&batch->table) + seq * batch->table_stride))[key / block];
 }
 
-/* Where row `row` of a write goes: its page, negative = nowhere; *token in it. Not for CSR without slots. */
+/*
+ * Where row `row` of a write goes: its page, of `block` tokens, negative = nowhere; *token in it. Not for CSR
+ * without slots.
+ */
 static inline int64_t attn_util_place(const struct attn_kv_write_args *args, uint32_t block, uint32_t row,
                                       int64_t *token)
 {

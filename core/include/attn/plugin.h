@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The interface between libattn and a plugin. A plugin is one shared object named libattn-<vendor>.so with
+ * The interface between libattn and a plugin. A plugin is one shared object named libattn-VENDOR.so with
  *
  *   - an ELF note, written by ATTN_PLUGIN_NOTE, that is read before anything of the file runs, and
  *   - one exported function, attn_plugin_entry_v1, that returns a constant table.
@@ -10,7 +10,7 @@
  *
  * Rules for every function in every table:
  *   - it returns an int32_t status (attn/types.h) unless it returns nothing; it fills `err` if it fails and
- * err is not NULL, with the name of the argument at fault in `field`;
+ *     err is not NULL, with the name of the argument at fault in `field`;
  *   - sized structs come in with at least the size that the plugin stated in its table; bytes beyond it are
  *     zero, or the host has refused the call;
  *   - strings in tables are static; no memory is freed by the other side;
@@ -25,6 +25,7 @@
  *   - Strides are whole elements, extents fit 63 bits, rows that are written do not overlap.
  *   - Blocks have the bytes that the plan's sizes say.
  *   - Host copies of a batch and lists in host memory hold values within their ranges.
+ *
  * What only the plugin can know it checks itself: the alignment of addresses, limits of its own, whether a
  * schedule is the plan's, and what arrays in its memory hold, if it can look. Where it cannot (a kernel has
  * no way to fail) it leaves that to the caller. Builders call memory tables and advance_step directly,
@@ -57,8 +58,8 @@ enum attn_cpu_level {
 };
 
 #define ATTN_NOTE_OWNER   "libattn" /* 8 bytes with its end */
-#define ATTN_NOTE_TYPE    1
-#define ATTN_NOTE_VERSION 1
+#define ATTN_NOTE_TYPE    1         /* of the ELF note */
+#define ATTN_NOTE_VERSION 1         /* of struct attn_note */
 
 /* The note's contents. All texts end with a zero byte inside of their arrays. */
 struct attn_note {
@@ -68,7 +69,7 @@ struct attn_note {
     uint32_t device_class; /* enum attn_device_class: the best that the file can offer */
     uint32_t cpu_level;    /* enum attn_cpu_level */
     uint32_t reserved;
-    char name[32];      /* the <vendor> of the file name and of the backend names */
+    char name[32];      /* VENDOR of the file name and of the backend names */
     char vendor[64];    /* who makes it, for people */
     char version[32];   /* of the plugin */
     char backends[160]; /* comma-separated names: "cpu/flash-attn,cpu/flashinfer" */
@@ -394,6 +395,7 @@ struct attn_builder_table {
                           struct attn_error *err);
 };
 
+/* The sizes of a struct attn_builder_table, as designated initialisers. */
 #define ATTN_BUILDER_SIZES                                                                                   \
     .params_size = sizeof(struct attn_builder_params), .add_size = sizeof(struct attn_builder_add_args),     \
     .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args),  \
@@ -446,6 +448,7 @@ struct attn_state_table {
                         struct attn_state_step *out, struct attn_error *err);
 };
 
+/* The sizes of a struct attn_state_table, as designated initialisers. */
 #define ATTN_STATE_SIZES                                                                                     \
     .params_size = sizeof(struct attn_state_params), .capture_size = sizeof(struct attn_state_capture_args), \
     .step_size = sizeof(struct attn_state_step)
@@ -467,6 +470,7 @@ struct attn_layer_table {
                        const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err);
 };
 
+/* The sizes of a struct attn_layer_table, as designated initialisers. */
 #define ATTN_LAYER_SIZES                                                                                     \
     .desc_size = sizeof(struct attn_layer_desc), .tensors_size = sizeof(struct attn_layer_tensors)
 
@@ -547,6 +551,7 @@ struct attn_plugin {
     const char *device_type;
 };
 
+/* The sizes of a struct attn_plugin, as designated initialisers. */
 #define ATTN_PLUGIN_SIZES                                                                                    \
     .problem_size = sizeof(struct attn_problem), .batch_size = sizeof(struct attn_batch),                    \
     .tensors_size = sizeof(struct attn_tensors), .kv_desc_size = sizeof(struct attn_kv_desc),                \
@@ -560,15 +565,15 @@ struct attn_plugin {
     .gather_size = sizeof(struct attn_kv_gather_args), .convert_size = sizeof(struct attn_kv_convert_args),  \
     .advance_step_size = sizeof(struct attn_kv_advance_step_args)
 
-/*
- * The entry. Puts its constant table into *out and, if it has state, its instance into *host->out_instance.
- * May be called many times; each call is ended by finish. Opens no driver, starts no thread.
- */
 #if defined(__GNUC__)
 #define ATTN_PLUGIN_EXPORT __attribute__((visibility("default")))
 #else
 #define ATTN_PLUGIN_EXPORT
 #endif
+/*
+ * The entry. Puts its constant table into *out and, if it has state, its instance into *host->out_instance.
+ * May be called many times; each call is ended by finish. Opens no driver, starts no thread.
+ */
 ATTN_PLUGIN_EXPORT int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
                                                 struct attn_error *err);
 

@@ -84,6 +84,7 @@ struct attn_reason {
 /* An element type: the three fields of a DLPack DLDataType (code, bits, lanes = 1) in one word. */
 #define ATTN_DTYPE(code, bits) ((uint32_t)(code) | (uint32_t)(bits) << 8 | (uint32_t)1 << 16)
 
+/* Element types: ATTN_DTYPE(code, bits). */
 enum attn_dtype {
     ATTN_INT8 = 0x00010800,  /* symmetric, stored -127..127 */
     ATTN_INT32 = 0x00012000, /* index arrays only */
@@ -111,7 +112,7 @@ enum attn_dtype {
 /* Elements of a block of the types that have blocks; all of them have as many. */
 #define ATTN_BLOCK_ELEMENTS 32u
 
-/* Bytes of a block; 0 for types that have no blocks. */
+/* Bytes of a block of a `dtype`; 0 for types that have no blocks. */
 static inline uint32_t attn_block_bytes(uint32_t dtype)
 {
     switch (dtype) {
@@ -131,7 +132,7 @@ static inline uint32_t attn_block_bytes(uint32_t dtype)
     }
 }
 
-/* Bytes of a contiguous vector of n elements, of whole blocks where the type has blocks. */
+/* Bytes of a contiguous vector of n elements of a `dtype`, of whole blocks where the type has blocks. */
 static inline uint64_t attn_row_bytes(uint32_t dtype, uint64_t n)
 {
     const uint32_t block = attn_block_bytes(dtype);
@@ -196,7 +197,7 @@ struct attn_tensor {
     uint64_t reserved;
 };
 
-/* A contiguous tensor [token, heads, head_dim] that carries its element type (enum attn_dtype). */
+/* A contiguous tensor [token, heads, head_dim] at `data` that carries its `dtype` (enum attn_dtype). */
 static inline struct attn_tensor attn_tensor_of(void *data, uint32_t dtype, uint32_t heads, uint32_t head_dim)
 {
     struct attn_tensor tensor;
@@ -243,6 +244,7 @@ struct attn_scale {
 
 /* ---------------------------------------------------------------- the problem */
 
+/* What attends to what: key type. */
 enum attn_type {
     ATTN_DECODER = 1,        /* causal self-attention over a cache */
     ATTN_ENCODER = 2,        /* the encoder half of an encoder-decoder model */
@@ -250,19 +252,23 @@ enum attn_type {
     ATTN_ENCODER_DECODER = 4 /* cross-attention */
 };
 
+/* Where the keys of a sequence are: key addr. */
 enum attn_addressing {
     ATTN_DENSE = 1, /* keys of a sequence are consecutive */
     ATTN_TABLE = 2, /* a padded table of pages, one row per sequence */
     ATTN_CSR = 3    /* page numbers in one array with row pointers */
 };
 
+/* Whether a query sees keys behind it: key causal. */
 enum attn_causal { ATTN_CAUSAL_NO = 1, ATTN_CAUSAL_YES = 2 };
 
+/* Which key a query belongs to: key align. */
 enum attn_align {
     ATTN_ALIGN_END = 1,  /* the last query token sees the last key (vLLM, FlashAttention) */
     ATTN_ALIGN_START = 2 /* query token i sees key i (torch's is_causal) */
 };
 
+/* What is added to scores for distance: key alibi. */
 enum attn_alibi {
     ATTN_ALIBI_NONE = 1,
     ATTN_ALIBI_KEY = 2,      /* + slope * (key - query) */
@@ -270,6 +276,7 @@ enum attn_alibi {
     ATTN_ALIBI_MASK = 4      /* slope times the additive mask */
 };
 
+/* Element type of the mask: key mask. */
 enum attn_mask {
     ATTN_MASK_NONE = 1,
     ATTN_MASK_BITS = 2,
@@ -278,17 +285,20 @@ enum attn_mask {
     ATTN_MASK_F32 = 5
 };
 
+/* Which keys the columns of a mask are: key span. */
 enum attn_span_kind {
     ATTN_SPAN_SQUARE = 1, /* columns are the last Lq keys */
     ATTN_SPAN_FULL = 2    /* columns are all keys */
 };
 
+/* Where keys and values are read from: key kv_source. */
 enum attn_kv_source {
     ATTN_KV_CACHE = 1,    /* keys are read from the cache */
     ATTN_KV_NEW = 2,      /* keys are read from k_new and v_new */
     ATTN_KV_CACHE_NEW = 3 /* the last q_len from k_new and v_new, the rest from the cache */
 };
 
+/* Order of the elements of a cache: key layout. */
 enum attn_layout {
     ATTN_STRIDED = 1,
     ATTN_PAGED_X = 2 /* key [page, head, dim/x, token, x], value [page, head, dim, token], x = 16 bytes */
@@ -303,8 +313,8 @@ enum attn_graph_level {
 };
 
 /* Bits of attn_problem.given. */
-#define ATTN_GIVEN_WINDOW_LEFT  UINT32_C(1)
-#define ATTN_GIVEN_WINDOW_RIGHT UINT32_C(2)
+#define ATTN_GIVEN_WINDOW_LEFT  UINT32_C(1) /* window_left counts */
+#define ATTN_GIVEN_WINDOW_RIGHT UINT32_C(2) /* window_right counts */
 
 /*
  * A problem: what a layer class needs. `heads`, `head_dim` and `q_dtype` must be given; everything else has a
@@ -711,6 +721,7 @@ struct attn_kv_advance_step_args {
 
 /* ---------------------------------------------------------------- merge */
 
+/* Base of the logarithm of a log-sum-exp. */
 enum attn_lse_base { ATTN_LSE_NATURAL = 1, ATTN_LSE_BASE2 = 2 };
 
 /* One partial result. out is [num_tokens, heads, dim], lse f32 [num_tokens, heads]. */
@@ -751,6 +762,7 @@ struct attn_rescale_args {
 
 /* ---------------------------------------------------------------- threads of the CPU plugin */
 
+/* One task of a loop: number `index` of it. */
 typedef void (*attn_task_fn)(void *arg, uint32_t index);
 
 /* Calls fn(task_arg, i) for every i below n, in any order, on any threads; returns when all are done. */
@@ -759,6 +771,7 @@ typedef int32_t (*attn_parallel_for_fn)(void *arg, attn_task_fn fn, void *task_a
 /* The program's own work in a graph. */
 typedef void (*attn_host_fn)(void *arg);
 
+/* Whose threads work on a call. */
 enum attn_executor_kind {
     ATTN_EXECUTOR_PARALLEL_FOR = 1,
     ATTN_EXECUTOR_TEAM = 2,
@@ -853,6 +866,7 @@ struct attn_axis {
 /* What a copy does; "device" is the backend's memory. */
 enum attn_copy_kind { ATTN_COPY_TO_DEVICE = 1, ATTN_COPY_TO_HOST = 2, ATTN_COPY_ON_DEVICE = 3 };
 
+/* Levels of the log, from few lines to many. */
 enum attn_log_level {
     ATTN_LOG_ERROR = 1,
     ATTN_LOG_WARN = 2,

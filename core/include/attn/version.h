@@ -3,9 +3,11 @@
 #ifndef ATTN_VERSION_H
 #define ATTN_VERSION_H
 
-/* Version of the library. The build system reads these three lines. */
+/* Version of the library. The build system reads these lines. */
 #define LIBATTN_VERSION_MAJOR 0
+/* Raised by every release that adds something. */
 #define LIBATTN_VERSION_MINOR 1
+/* Raised by every release that only mends. */
 #define LIBATTN_VERSION_PATCH 0
 
 /*
@@ -14,6 +16,7 @@
  * appended, and a plugin with a smaller minor keeps working.
  */
 #define ATTN_ABI_MAJOR 0
+/* Raised by every change of the interface. */
 #define ATTN_ABI_MINOR 7
 
 /* The one symbol that a plugin exports. Its number counts entry signatures, not ABI versions. */

@@ -19,8 +19,11 @@
 extern "C" {
 #endif
 
+/* The builder. */
 extern const struct attn_builder_table attn_serving_builder;
+/* The state; it comes with the layers. */
 extern const struct attn_state_table attn_serving_state;
+/* The layers. */
 extern const struct attn_layer_table attn_serving_layer;
 
 #ifdef __cplusplus
