@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Reads a record from memory: every size and number is judged before it is used. */
+#include <inttypes.h>
+
+#include "base/hash.h"
+#include "check.h"
+#include "record/record.h"
+
+/* A file that is being read. */
+struct source {
+    const unsigned char *data;
+    size_t size;
+    struct attn__record_head head;
+    uint64_t end; /* of what was read */
+};
+
+static int32_t bad(struct attn_error *err, const char *field, uint64_t value, const char *accepted,
+                   uint64_t number)
+{
+    return attn__fail(err, ATTN_E_INVALID, 0, field, "the record's %s is %" PRIu64 "; accepted: %s %" PRIu64,
+                      field, value, accepted, number);
+}
+
+/* ---------------------------------------------------------------- head and table */
+
+static int32_t read_head(struct source *source, struct attn_error *err)
+{
+    struct attn__record_head *head = &source->head;
+
+    if (source->size < sizeof *head)
+        return bad(err, "size", source->size, "at least the bytes of a head,", sizeof *head);
+    memcpy(head, source->data, sizeof *head);
+    if (memcmp(head->magic, ATTN__RECORD_MAGIC, sizeof head->magic) != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "magic",
+                          "the file begins with 0x%02x%02x%02x%02x; accepted: a record, which begins with "
+                          "ATTNREC: ATTN_RECORD makes them",
+                          source->data[0], source->data[1], source->data[2], source->data[3]);
+    if (head->version != ATTN__RECORD_VERSION)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "version",
+                          "the record's version is %u; accepted: %u, by attn-replay of the libattn that "
+                          "recorded it",
+                          head->version, ATTN__RECORD_VERSION);
+    if (head->file_bytes != source->size)
+        return bad(err, "file_bytes", head->file_bytes, "the size of the file,", source->size);
+    if (head->parts > ATTN__PARTS)
+        return bad(err, "parts", head->parts, "up to", ATTN__PARTS);
+    if (head->text_bytes > ATTN__RECORD_TEXT)
+        return bad(err, "text_bytes", head->text_bytes, "up to", ATTN__RECORD_TEXT);
+    source->end = sizeof *head + head->parts * sizeof(struct attn__record_entry) + head->text_bytes;
+    if (source->end > source->size)
+        return bad(err, "size", source->size, "at least head, table and fields,", source->end);
+    uint64_t hash = attn__hash(ATTN__HASH_START, head, offsetof(struct attn__record_head, hash));
+    hash = attn__hash(hash, source->data + sizeof *head, source->end - sizeof *head);
+    return hash == head->hash
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "hash",
+                            "the record's hash of head, table and fields is %016" PRIx64 ", but they have "
+                            "%016" PRIx64 ": the file is damaged",
+                            head->hash, hash);
+}
+
+/* Bytes between two parts are zeros, so that every byte of a file counts. */
+static int32_t check_gap(const struct source *source, uint64_t to, struct attn_error *err)
+{
+    for (uint64_t i = source->end; i < to && i < source->size; i++)
+        if (source->data[i] != 0)
+            return attn__fail(err, ATTN_E_INVALID, 0, "gap",
+                              "byte %" PRIu64 " of the record, between two parts, is 0x%02x; accepted: 0", i,
+                              source->data[i]);
+    return ATTN_OK;
+}
+
+/* Where the bytes of a part lie: behind those of the part before it. */
+static int32_t place(struct source *source, const char *name, uint64_t offset, struct attn__part *part,
+                     struct attn_error *err)
+{
+    const uint64_t begin = (source->end + ATTN__RECORD_ALIGN - 1) / ATTN__RECORD_ALIGN * ATTN__RECORD_ALIGN;
+    uint64_t bytes;
+
+    if (!attn__part_bytes(part, &bytes))
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s of the record has %" PRIu64 " times %" PRIu64 " times %" PRIu64
+                          " vectors of %" PRIu64 " bytes; accepted: what fits 63 bits",
+                          name, part->count[0], part->count[1], part->count[2], part->row);
+    if (offset != begin)
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s of the record begins at byte %" PRIu64 "; accepted: %" PRIu64
+                          ", behind the part before it",
+                          name, offset, begin);
+    const int32_t status = check_gap(source, begin, err);
+    if (status != ATTN_OK)
+        return status;
+    if (begin > source->size || bytes > source->size - begin)
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s of the record has %" PRIu64 " bytes at %" PRIu64 "; accepted: what ends within "
+                          "the file's %zu",
+                          name, bytes, begin, source->size);
+    source->end = begin + bytes;
+    part->bytes = source->data + begin;
+    const uint64_t hash = attn__hash(ATTN__HASH_START, part->bytes, bytes);
+    return hash == part->hash ? ATTN_OK
+                              : attn__fail(err, ATTN_E_INVALID, 0, name,
+                                           "the record's hash of %s is %016" PRIx64 ", but its bytes have "
+                                           "%016" PRIx64 ": the file is damaged",
+                                           name, part->hash, hash);
+}
+
+static int32_t read_entry(struct source *source, uint32_t number, uint32_t *next, struct attn__part *parts,
+                          struct attn_error *err)
+{
+    struct attn__record_entry entry;
+    uint64_t extent, first;
+
+    memcpy(&entry, source->data + sizeof source->head + number * sizeof entry, sizeof entry);
+    if (entry.kind < *next || entry.kind >= ATTN__PARTS)
+        return attn__fail(err, ATTN_E_INVALID, 0, "kind",
+                          "part %u of the record has kind %u; accepted: %u to %u, each once and in order",
+                          number, entry.kind, *next, ATTN__PARTS - 1);
+    const char *name = attn__part_name(entry.kind);
+    const uint32_t most = attn__part_is_tensor(entry.kind) ? ATTN__PART_HASH : ATTN__PART_BYTES;
+    if (entry.form < ATTN__PART_BYTES || entry.form > most)
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s of the record has form %u; accepted: 1 to %u",
+                          name, entry.form, most);
+    if (entry.align >= ATTN__RECORD_ALIGN)
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s of the record has align %u; accepted: less than %u", name, entry.align,
+                          ATTN__RECORD_ALIGN);
+    struct attn__part *part = &parts[entry.kind];
+    *part = (struct attn__part){
+        .form = entry.form, .place = entry.place, .align = entry.align, .row = entry.row, .hash = entry.hash};
+    memcpy(part->count, entry.count, sizeof part->count);
+    memcpy(part->stride, entry.stride, sizeof part->stride);
+    *next = entry.kind + 1;
+    if (!attn__part_extent(part, &extent, &first))
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s of the record has strides of %" PRId64 ", %" PRId64 " and %" PRId64
+                          " bytes; accepted: those that take up to %u times its bytes",
+                          name, part->stride[0], part->stride[1], part->stride[2], ATTN__RECORD_SPARSE);
+    return entry.form == ATTN__PART_BYTES ? place(source, name, entry.offset, part, err) : (int32_t)ATTN_OK;
+}
+
+static int32_t read_parts(struct source *source, struct attn__part *parts, struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < source->head.parts && status == ATTN_OK; i++)
+        status = read_entry(source, i, &next, parts, err);
+    if (status == ATTN_OK && source->end != source->size)
+        status = bad(err, "file_bytes", source->size, "the end of the last part,", source->end);
+    return status;
+}
+
+/* ---------------------------------------------------------------- against the problem */
+
+/* Arrays that a batch may have or not. */
+static bool is_optional(uint32_t kind)
+{
+    return kind == ATTN__PART_kv_lens || kind == ATTN__PART_kv_offsets || kind == ATTN__PART_last_page_lens ||
+           kind == ATTN__PART_q_rope;
+}
+
+static bool is_scale(uint32_t kind)
+{
+    return kind >= ATTN__PART_q_scale && kind <= ATTN__PART_out_scale;
+}
+
+static bool is_result(uint32_t kind)
+{
+    return kind == ATTN__PART_out || kind == ATTN__PART_lse;
+}
+
+/* Scales are broadcast where they have one value. */
+static bool fits(uint32_t kind, const struct attn__part *part, const struct attn__part *wanted)
+{
+    for (int i = 0; i < 3; i++)
+        if (part->count[i] != wanted->count[i] && !(is_scale(kind) && part->count[i] == 1))
+            return false;
+    return part->row == wanted->row;
+}
+
+static int32_t check_part(uint32_t kind, const struct attn__part *part, const struct attn__part *wanted,
+                          bool result, struct attn_error *err)
+{
+    const char *name = attn__part_name(kind);
+    const bool given = part->form != ATTN__PART_ABSENT;
+    const bool needed = wanted->form != ATTN__PART_ABSENT && (result || !is_result(kind));
+
+    if (given != needed && !(needed && is_optional(kind)))
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "the record has %s %s, but its problem and batch %s it",
+                          given ? "an array" : "no array", name, needed ? "need" : "do not use");
+    if (!given)
+        return ATTN_OK;
+    if (is_scale(kind) ? part->place != ATTN_SCALE_HOST && part->place != ATTN_SCALE_DEVICE
+                       : part->place != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s of the record has place %u; accepted: %s", name,
+                          part->place, is_scale(kind) ? "2 or 3" : "0");
+    return fits(kind, part, wanted)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, name,
+                            "%s of the record has [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "] vectors of %" PRIu64
+                            " bytes; accepted: [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "] of %" PRIu64,
+                            name, part->count[0], part->count[1], part->count[2], part->row, wanted->count[0],
+                            wanted->count[1], wanted->count[2], wanted->row);
+}
+
+/* Fields that counts are made of, before an array is looked at. */
+static int32_t check_fields(const struct attn__call *call, const struct attn_problem *problem,
+                            struct attn_error *err)
+{
+    const bool cached = problem->kv_source != ATTN_KV_NEW;
+    const struct {
+        const char *name;
+        uint64_t value, least, most;
+    } limits[] = {{"seqs", call->seqs, 0, problem->max_seqs},
+                  {"num_tokens", call->num_tokens, 0, problem->max_rows},
+                  {"max_q", call->max_q, 0, problem->max_q},
+                  {"max_kv", call->max_kv, 0, problem->max_kv},
+                  {"kv_pages", call->kv_pages, cached, cached ? INT32_MAX : 0},
+                  {"kv_block", call->kv_block, cached, cached ? INT32_MAX : 0}};
+
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+        if (limits[i].value < limits[i].least || limits[i].value > limits[i].most)
+            return attn__fail(err, ATTN_E_INVALID, 0, limits[i].name,
+                              "the record's %s is %" PRIu64 "; accepted: %" PRIu64 " to %" PRIu64,
+                              limits[i].name, limits[i].value, limits[i].least, limits[i].most);
+    if (cached && problem->addressing != ATTN_DENSE && call->kv_block != problem->block)
+        return bad(err, "kv_block", call->kv_block, "block of its problem,", problem->block);
+    if (problem->cp != 0 &&
+        (call->cp_world == 0 || call->cp_rank >= call->cp_world || call->cp_interleave == 0))
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank",
+                          "the record's cp_rank is %" PRIu64 " of cp_world %" PRIu64 " with cp_interleave "
+                          "%" PRIu64 "; accepted: rank < world, interleave 1 or more",
+                          call->cp_rank, call->cp_world, call->cp_interleave);
+    return ATTN_OK;
+}
+
+/* The arrays of the batch have as many members as their contents are then read for. */
+static int32_t check_batch(const struct attn__call *call, const struct attn_problem *problem,
+                           struct attn__reach *reach, struct attn_error *err)
+{
+    struct attn__part wanted[ATTN__PARTS];
+    struct attn_batch batch;
+    struct attn_batch_host host;
+    int32_t status = ATTN_OK;
+
+    /* Entries of CSR rows are counted by lengths and row pointers, which come first. */
+    reach->entries = call->parts[ATTN__PART_csr_indices].count[0];
+    attn__parts_expect(problem, call, reach, wanted);
+    for (uint32_t kind = 0; kind <= ATTN__PART_kv_global_lens && status == ATTN_OK; kind++)
+        status = check_part(kind, &call->parts[kind], &wanted[kind], true, err);
+    if (status != ATTN_OK)
+        return status;
+    attn__call_batch(call, &batch, &host);
+    if (host.csr_indptr != NULL && (uint64_t)host.csr_indptr[call->seqs] > reach->entries)
+        return bad(err, "csr_indptr", (uint64_t)host.csr_indptr[call->seqs],
+                   "up to the entries of csr_indices,", reach->entries);
+    if (problem->kv_source != ATTN_KV_NEW && host.kv_lens == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                          "the record has no array kv_lens, but its problem reads a cache");
+    return attn__reach_find(problem, &batch, &host, reach, err);
+}
+
+/* Every sequence's keys lie within the pages of a dense cache. */
+static int32_t check_dense(const struct attn__call *call, const struct attn_problem *problem,
+                           const struct attn__reach *reach, struct attn_error *err)
+{
+    if (problem->kv_source == ATTN_KV_NEW || problem->addressing != ATTN_DENSE)
+        return ATTN_OK;
+    if (reach->last_token > call->kv_block)
+        return bad(err, "kv_block", call->kv_block, "at least the tokens that are read,", reach->last_token);
+    if (call->parts[ATTN__PART_kv_offsets].form == ATTN__PART_ABSENT && call->kv_pages < call->seqs)
+        return bad(err, "kv_pages", call->kv_pages, "a page for each sequence,", call->seqs);
+    return ATTN_OK;
+}
+
+static int32_t check_mask(const struct attn__call *call, const struct attn_problem *problem,
+                          struct attn_error *err)
+{
+    struct attn_batch batch;
+    struct attn_batch_host host;
+    uint64_t end = 0;
+
+    if (problem->mask == ATTN_MASK_NONE)
+        return ATTN_OK;
+    attn__call_batch(call, &batch, &host);
+    const int64_t *starts = (const int64_t *)(const void *)call->parts[ATTN__PART_mask_starts].bytes;
+    for (uint32_t i = 0; i < batch.seqs; i++) {
+        struct attn__mask_rows rows;
+        if (starts[i] == -1)
+            continue;
+        if ((uint64_t)starts[i] != end || !attn__mask_rows(problem, call, &host, i, &rows) ||
+            rows.extent > call->parts[ATTN__PART_mask].count[0] - end)
+            return attn__fail(err, ATTN_E_INVALID, 0, "mask_starts",
+                              "mask_starts[%u] of the record is %" PRId64 "; accepted: -1, or %" PRIu64
+                              " with a mask that ends within the %" PRIu64 " bytes there are",
+                              i, starts[i], end, call->parts[ATTN__PART_mask].count[0]);
+        end += (rows.extent + 7) / 8 * 8;
+        end = end < call->parts[ATTN__PART_mask].count[0] ? end : call->parts[ATTN__PART_mask].count[0];
+    }
+    return ATTN_OK;
+}
+
+static int32_t check_call(const struct attn__call *call, const struct attn_problem *problem,
+                          struct attn_error *err)
+{
+    struct attn__part wanted[ATTN__PARTS];
+    struct attn__reach reach = {0};
+    int32_t status = check_fields(call, problem, err);
+
+    if (status == ATTN_OK)
+        status = check_batch(call, problem, &reach, err);
+    if (status == ATTN_OK)
+        status = check_dense(call, problem, &reach, err);
+    if (status != ATTN_OK)
+        return status;
+    attn__parts_expect(problem, call, &reach, wanted);
+    for (uint32_t kind = 0; kind < ATTN__PARTS && status == ATTN_OK; kind++)
+        status =
+            check_part(kind, &call->parts[kind], &wanted[kind], strcmp(call->status, "ATTN_OK") == 0, err);
+    return status == ATTN_OK ? check_mask(call, problem, err) : status;
+}
+
+static int32_t read_problem(const struct attn__call *call, struct attn_problem *out, struct attn_error *err)
+{
+    const int32_t status = attn_problem_parse(call->problem, out, err);
+
+    if (status != ATTN_OK ||
+        (out->max_seqs != 0 && out->max_q != 0 && out->max_kv != 0 && out->max_rows != 0))
+        return status;
+    return attn__fail(err, ATTN_E_INVALID, 0, "problem",
+                      "the record's problem has max_seqs=%u max_q=%u max_kv=%u max_rows=%u; accepted: all "
+                      "four above 0",
+                      out->max_seqs, out->max_q, out->max_kv, out->max_rows);
+}
+
+int32_t attn__record_read(const void *data, size_t size, struct attn__call *call,
+                          struct attn_problem *problem, struct attn_error *err)
+{
+    struct source source = {.data = data, .size = size};
+
+    memset(call, 0, sizeof *call);
+    int32_t status = read_head(&source, err);
+    if (status != ATTN_OK)
+        return status;
+    const uint64_t text = source.head.text_bytes;
+    status = attn__fields_read((const char *)source.data + (source.end - text), text, call, err);
+    if (status == ATTN_OK)
+        status = read_parts(&source, call->parts, err);
+    if (status == ATTN_OK)
+        status = read_problem(call, problem, err);
+    return status == ATTN_OK ? check_call(call, problem, err) : status;
+}
