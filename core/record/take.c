@@ -304,6 +304,24 @@ static void fill_device(struct attn__call *call, const struct attn_backend *back
     attn__show(plugin->table.version, call->plugin, sizeof call->plugin);
 }
 
+/* The class of the roughest kernel that may have run: the bounds of the result follow from it. */
+static uint32_t numerics_of(const struct attn_plan *plan)
+{
+    struct attn_kernel_info kernels[16];
+    struct attn_query query;
+    uint32_t most = 0;
+
+    ATTN_INIT(&query);
+    memset(kernels, 0, sizeof kernels);
+    query.kernels = kernels;
+    query.kernel_capacity = sizeof kernels / sizeof kernels[0];
+    if (attn_backend_query(plan->backend, &plan->problem, &query, NULL) != ATTN_OK)
+        return 0;
+    for (uint32_t i = 0; i < query.kernel_count && i < query.kernel_capacity; i++)
+        most = kernels[i].numerics > most ? kernels[i].numerics : most;
+    return most;
+}
+
 static void fill_numbers(struct attn__call *call, const struct attn__run *run)
 {
     const struct attn_batch *batch = run->batch;
@@ -312,6 +330,7 @@ static void fill_numbers(struct attn__call *call, const struct attn__run *run)
 
     memcpy(&bits, &tensors->softmax_scale, sizeof bits);
     call->softmax_scale = bits;
+    call->numerics = numerics_of(run->plan);
     call->seqs = batch->seqs;
     call->num_tokens = batch->num_tokens;
     call->max_q = batch->max_q;
