@@ -55,7 +55,7 @@ static int32_t read_head(struct source *source, struct attn_error *err)
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, "hash",
                             "the record's hash of head, table and fields is %016" PRIx64 ", but they have "
-                            "%016" PRIx64 ": the file is damaged",
+                            "%016" PRIx64 ": the file is damaged; give a whole copy",
                             head->hash, hash);
 }
 
@@ -101,7 +101,7 @@ static int32_t place(struct source *source, const char *name, uint64_t offset, s
     return hash == part->hash ? ATTN_OK
                               : attn__fail(err, ATTN_E_INVALID, 0, name,
                                            "the record's hash of %s is %016" PRIx64 ", but its bytes have "
-                                           "%016" PRIx64 ": the file is damaged",
+                                           "%016" PRIx64 ": the file is damaged; give a whole copy",
                                            name, part->hash, hash);
 }
 
@@ -188,8 +188,9 @@ static int32_t check_part(uint32_t kind, const struct attn__part *part, const st
 
     if (given != needed && !(needed && is_optional(kind)))
         return attn__fail(err, ATTN_E_INVALID, 0, name,
-                          "the record has %s %s, but its problem and batch %s it",
-                          given ? "an array" : "no array", name, needed ? "need" : "do not use");
+                          "the record has %s %s, but its problem and batch %s it; accepted: %s",
+                          given ? "an array" : "no array", name, needed ? "need" : "do not use",
+                          needed ? "one" : "none");
     if (!given)
         return ATTN_OK;
     if (is_scale(kind) ? part->place != ATTN_SCALE_HOST && part->place != ATTN_SCALE_DEVICE
@@ -258,7 +259,7 @@ static int32_t check_batch(const struct attn__call *call, const struct attn_prob
                    "up to the entries of csr_indices,", reach->entries);
     if (problem->kv_source != ATTN_KV_NEW && host.kv_lens == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                          "the record has no array kv_lens, but its problem reads a cache");
+                          "the record has no array kv_lens, but its problem reads a cache; one is needed");
     return attn__reach_find(problem, &batch, &host, reach, err);
 }
 

@@ -237,7 +237,8 @@ static bool take_dense(struct attn__taken *taken, const struct attn_batch_host *
 
     if (reach->last_token > desc->block) {
         attn__fail(taken->err, ATTN_E_INVALID, 0, "block",
-                   "it reads %u tokens of a page of the cache, which has %u", reach->last_token, desc->block);
+                   "it reads %u tokens of a page of the cache; accepted: up to its %u", reach->last_token,
+                   desc->block);
         return false;
     }
     const bool chunks = desc->layout == ATTN_PAGED_X; /* where a token lies depends on how many there are */
