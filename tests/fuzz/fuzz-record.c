@@ -86,7 +86,7 @@ static void sign(uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *copy = calloc(1, size + 1); /* aligned, as what a tool reads a file into */
+    uint8_t *copy = calloc(1, size > 0 ? size : 1); /* aligned, as what a tool reads a file into */
 
     FUZZ_CHECK(copy != NULL);
     if (size > 0)
