@@ -325,11 +325,14 @@ static int32_t check_call(const struct attn__call *call, const struct attn_probl
 
 static int32_t read_problem(const struct attn__call *call, struct attn_problem *out, struct attn_error *err)
 {
-    const int32_t status = attn_problem_parse(call->problem, out, err);
+    struct attn_error own;
 
-    if (status != ATTN_OK ||
-        (out->max_seqs != 0 && out->max_q != 0 && out->max_kv != 0 && out->max_rows != 0))
-        return status;
+    ATTN_INIT(&own);
+    if (attn_problem_parse(call->problem, out, &own) != ATTN_OK)
+        return attn__fail(err, ATTN_E_INVALID, own.reason, own.field[0] != '\0' ? own.field : "problem",
+                          "the record's problem is not accepted: %s", own.message);
+    if (out->max_seqs != 0 && out->max_q != 0 && out->max_kv != 0 && out->max_rows != 0)
+        return ATTN_OK;
     return attn__fail(err, ATTN_E_INVALID, 0, "problem",
                       "the record's problem has max_seqs=%u max_q=%u max_kv=%u max_rows=%u; accepted: all "
                       "four above 0",
