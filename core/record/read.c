@@ -136,7 +136,11 @@ static int32_t read_entry(struct source *source, uint32_t number, uint32_t *next
                           "%s of the record has strides of %" PRId64 ", %" PRId64 " and %" PRId64
                           " bytes; accepted: those that take up to %u times its bytes",
                           name, part->stride[0], part->stride[1], part->stride[2], ATTN__RECORD_SPARSE);
-    return entry.form == ATTN__PART_BYTES ? place(source, name, entry.offset, part, err) : (int32_t)ATTN_OK;
+    if (entry.form == ATTN__PART_BYTES)
+        return place(source, name, entry.offset, part, err);
+    return extent <= ATTN__RECORD_HASHED
+               ? ATTN_OK
+               : bad(err, name, extent, "as a hash of what takes in bytes up to", ATTN__RECORD_HASHED);
 }
 
 static int32_t read_parts(struct source *source, struct attn__part *parts, struct attn_error *err)

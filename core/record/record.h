@@ -18,6 +18,9 @@
 #define ATTN__RECORD_MAGIC   "ATTNREC\n"
 #define ATTN__RECORD_VERSION 1
 
+/* Most memory of a part whose bytes are not in the file, which bounds the others. */
+#define ATTN__RECORD_HASHED (UINT64_C(1) << 36)
+
 enum {
     ATTN__RECORD_ALIGN = 64,  /* of the bytes of a part; alignment of addresses is known up to it */
     ATTN__RECORD_SPARSE = 64, /* memory that a part may take, in multiples of its bytes */

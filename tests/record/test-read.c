@@ -134,6 +134,46 @@ Test(read, numbers_of_the_table)
     free(data);
 }
 
+/* The entry of a part, with one stride and form changed. */
+static void expect_entry(const unsigned char *data, size_t size, uint32_t kind, uint32_t form, int64_t stride,
+                         const char *said)
+{
+    struct attn__record_entry entry = {.kind = ATTN__PARTS};
+    struct attn_error err;
+    unsigned char *copy = malloc(size);
+    size_t at = sizeof(struct attn__record_head);
+
+    memcpy(copy, data, size);
+    for (memcpy(&entry, copy + at, sizeof entry); entry.kind != kind; memcpy(&entry, copy + at, sizeof entry))
+        at += sizeof entry;
+    entry.form = form;
+    entry.stride[0] = stride;
+    if (form == ATTN__PART_HASH)
+        entry.count[0] = 1 << 30;
+    memcpy(copy + at, &entry, sizeof entry);
+    sign(copy);
+    cr_assert_eq(read_copy(copy, size, &err), ATTN_E_INVALID);
+    cr_assert_str_eq(err.field, attn__part_name(kind));
+    cr_assert_not_null(strstr(err.message, said), "%s", err.message);
+    free(copy);
+}
+
+/* A small file does not ask for much memory. */
+Test(read, memory_of_a_part)
+{
+    size_t size;
+    unsigned char *data = make(&size);
+
+    expect_entry(data, size, ATTN__PART_q, ATTN__PART_BYTES, 1 << 30,
+                 "accepted: those that take up to 64 times");
+    expect_entry(data, size, ATTN__PART_q, ATTN__PART_BYTES, -(1 << 30),
+                 "accepted: those that take up to 64 times");
+    expect_entry(data, size, ATTN__PART_k, ATTN__PART_BYTES, INT64_MIN,
+                 "accepted: those that take up to 64 times");
+    expect_entry(data, size, ATTN__PART_q, ATTN__PART_HASH, 256, "in bytes up to 68719476736");
+    free(data);
+}
+
 /* Replaces the value of a field by a text; the parts move. */
 static unsigned char *with_field(const unsigned char *data, size_t size, const char *name, const char *value,
                                  size_t *out_size)
