@@ -138,7 +138,8 @@ size_t attn__fields_write(const struct attn__call *call, char *text);
 /* Reads them; the message names the field, its value and what is accepted. */
 int32_t attn__fields_read(const char *text, size_t size, struct attn__call *call, struct attn_error *err);
 
-/* ---------------------------------------------------------------- read.c: for tools, not in libattn.so */
+/* ---------------------------------------------------------------- read.c, read-check.c: for tools, not in
+ * libattn.so */
 
 /*
  * Reads a record; its parts point into `data`, which is aligned to 8 bytes. Every size is judged before it is
@@ -147,5 +148,12 @@ int32_t attn__fields_read(const char *text, size_t size, struct attn__call *call
  */
 int32_t attn__record_read(const void *data, size_t size, struct attn__call *call,
                           struct attn_problem *problem, struct attn_error *err);
+
+/* read-check.c: the part of it that follows from the problem; sizes are those of the file. */
+int32_t attn__call_check(const struct attn__call *call, const struct attn_problem *problem,
+                         struct attn_error *err);
+/* "the record's FIELD is VALUE; accepted: ACCEPTED NUMBER" */
+int32_t attn__record_refuse(struct attn_error *err, const char *field, uint64_t value, const char *accepted,
+                            uint64_t number);
 
 #endif

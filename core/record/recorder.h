@@ -86,8 +86,13 @@ bool attn__taken_array(struct attn__taken *taken, uint32_t kind, const void *fro
  * their numbers.
  */
 int32_t attn__taken_batch(struct attn__taken *taken, struct attn__reach *reach, int64_t **out_pages);
+
+/* ---------------------------------------------------------------- take-mask.c, take-fields.c */
+
 /* The mask, by lengths that are in the record. */
 int32_t attn__taken_mask(struct attn__taken *taken);
+/* All fields but those of the cache and the mask. */
+int32_t attn__taken_fields(struct attn__taken *taken);
 
 /* ---------------------------------------------------------------- file.c */
 
