@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT, INFO, ARCHITECTURE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-SOURCES = ["core", "backends", "tools", "examples", "plugins", "docs",
+SOURCES = ["core", "backends", "transports", "tools", "examples", "plugins", "docs",
            *(f"tests/{x}" for x in ("oracle", "conformance", "golden", "gpu", "own"))]
 # What Meson installs beside them.
 FILES = ["meson.build", "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md",

@@ -28,6 +28,7 @@ struct run_options {
     bool seed_given;
     uint32_t cases; /* 0 = as the mode says */
     bool full;
+    const char *transport;  /* of kind cp: local, or that of the processes that run with this one */
     uint32_t share, shares; /* this process runs case `share` of every `shares` */
 };
 
@@ -51,6 +52,7 @@ void check_abi(const struct run_options *options);
 void check_attention(struct target_list *list, const struct run_options *options);
 void check_replay(struct target_list *list, const struct run_options *options);
 void check_cascade(struct target_list *list, const struct run_options *options);
+void check_parallel(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);
 void check_write(struct target_list *list, const struct run_options *options);
 void check_cache(struct target_list *list, const struct run_options *options);

@@ -37,6 +37,7 @@ static const struct {
     {"merge", check_merge, true, false, false, NULL},
     {"graph", check_replay, true, false, false, NULL},
     {"cascade", check_cascade, true, false, false, NULL},
+    {"cp", check_parallel, true, false, true, NULL},
     {"det", check_deterministic, true, false, false, NULL},
     {"serving", check_serving, true, false, false, NULL},
     {"nan", check_nan, false, false, false, NULL},

@@ -12,7 +12,14 @@
 #include "output.h"
 #include "pairs.h"
 
-enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST, OPTION_DEVICE_MEMORY, OPTION_SHARE };
+enum {
+    OPTION_CASES = 300,
+    OPTION_STABLE,
+    OPTION_FAIL_FAST,
+    OPTION_DEVICE_MEMORY,
+    OPTION_SHARE,
+    OPTION_TRANSPORT
+};
 
 static const struct argp_option argp_options[] = {
     {"quick", 'q', NULL, 0, "a selection of cases, below a minute on two cores (default)", 0},
@@ -24,6 +31,8 @@ static const struct argp_option argp_options[] = {
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},
     {"share", OPTION_SHARE, "K/N", 0, "every Nth case from the Kth on: N processes do all of them", 0},
+    {"transport", OPTION_TRANSPORT, "NAME", 0,
+     "ranks of kind cp are the processes that were started together, connected by this: mpi", 0},
     {"device-memory", OPTION_DEVICE_MEMORY, NULL, 0, "go through the backend's own memory even on a CPU", 0},
     {"stable", OPTION_STABLE, NULL, 0, "leave times out of JSON", 0},
     {"fail-fast", OPTION_FAIL_FAST, NULL, 0, "end with the first failure", 0},
@@ -106,6 +115,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case OPTION_SHARE:
         parse_share(&arguments->run, value, state);
         return 0;
+    case OPTION_TRANSPORT:
+        arguments->run.transport = value;
+        return 0;
     case OPTION_DEVICE_MEMORY:
         arguments->device_memory = true;
         return 0;
@@ -144,6 +156,7 @@ void options_parse(struct arguments *arguments, int argc, char **argv)
     memset(arguments, 0, sizeof *arguments);
     arguments->run.seed = 1;
     arguments->run.shares = 1;
+    arguments->run.transport = "local";
     complete(&argp, argc, argv, kinds_offer);
     common_parse(&argp, argc, argv, arguments);
 #ifndef HAVE_JSON

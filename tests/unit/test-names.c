@@ -30,7 +30,7 @@ Test(names, every_status_is_described)
         if (values[i] != ATTN_OK)
             check_text(names[i], attn_status_advice(values[i]));
     }
-    cr_assert_eq(count, 13);
+    cr_assert_eq(count, 14);
     cr_assert_str_eq(attn_status_name(-1000), "ATTN_E_UNKNOWN");
     cr_assert_str_eq(attn_status_name(7), "ATTN_E_UNKNOWN");
     check_text("unknown", attn_status_text(7));

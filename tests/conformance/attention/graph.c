@@ -48,18 +48,6 @@ static void check_target(struct target *target, struct step *step, const struct 
     step_report(step, reference, ran, why, sizeof why);
 }
 
-/* A graph reads no scale of single tokens in host memory, for these change from step to step. */
-static void move_scales(struct attn_tensors *tensors)
-{
-    struct attn_scale *const scales[] = {&tensors->q_scale, &tensors->k_new_scale, &tensors->v_new_scale,
-                                         &tensors->out_scale};
-
-    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
-        if (scales[i]->kind == ATTN_SCALE_HOST &&
-            (scales[i]->granularity == ATTN_SCALES_TOKEN_HEAD || scales[i]->token_stride != 0))
-            scales[i]->kind = ATTN_SCALE_DEVICE;
-}
-
 static void check_case(struct target_list *list, const struct attn_problem *problem, uint64_t seed)
 {
     struct conform_case the_case;
@@ -72,7 +60,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     layout.host = false; /* a capture plans on the device */
     targets_demand(list, problem, &layout);
     step_init(&step, &the_case, &layout, true);
-    move_scales(&step.tensors);
+    step_move_scales(&step);
     step_reference(&reference, &step, 2e6);
     for (uint32_t t = 0; t < list->count; t++)
         check_target(&list->targets[t], &step, &reference, seed);

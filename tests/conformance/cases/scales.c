@@ -274,6 +274,18 @@ void step_place_scales(struct step *step)
     place(step, SCALED_V_NEW, "v_new scales", new_counts);
 }
 
+void step_move_scales(struct step *step)
+{
+    struct attn_tensors *tensors = &step->tensors;
+    struct attn_scale *const scales[] = {&tensors->q_scale, &tensors->k_new_scale, &tensors->v_new_scale,
+                                         &tensors->out_scale};
+
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (scales[i]->kind == ATTN_SCALE_HOST &&
+            (scales[i]->granularity == ATTN_SCALES_TOKEN_HEAD || scales[i]->token_stride != 0))
+            scales[i]->kind = ATTN_SCALE_DEVICE;
+}
+
 unsigned char *step_scale_at(struct step *step, uint32_t what, int64_t outer, int64_t token, int64_t head)
 {
     const struct attn_scale *scale = step_scale(step, what);

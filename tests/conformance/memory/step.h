@@ -121,6 +121,8 @@ void step_fill_queries(struct step *step);
 /* scales.c: arrays without a number, those of the cache and those of the tensors. */
 void step_place_cache_scales(struct step *step);
 void step_place_scales(struct step *step);
+/* A graph reads no scale of single tokens in host memory, for these change from step to step. */
+void step_move_scales(struct step *step);
 struct attn_scale *step_scale(struct step *step, uint32_t what);
 unsigned char *step_scale_at(struct step *step, uint32_t what, int64_t outer, int64_t token, int64_t head);
 /* Nothing happens where there is no value to put. */
