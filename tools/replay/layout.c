@@ -54,7 +54,7 @@ static int32_t image_make(struct rerun *rerun, uint32_t kind, struct attn_error 
     image->lead = (image->part.align - image->first % align + align) % align;
     image->allocation = need_memory(NULL, bytes + 2 * (uint64_t)align, 1);
     const uintptr_t base = ((uintptr_t)image->allocation + align - 1) / align * align;
-    image->host.data = (unsigned char *)base + image->lead; // NOLINT: an address within the allocation
+    image->host.data = (unsigned char *)base + image->lead;
     image->host.size = bytes;
     memset(image->host.data, 0, bytes);
     int32_t status = attn_memory_alloc(rerun->backend, bytes + align, &image->block, err);
