@@ -188,6 +188,8 @@ typedef void (*attn__function)(void);
 /* Returns a wrapper that checks how the function returns; the names are for messages. */
 typedef attn__function (*attn__check_call_fn)(attn__function function, const char *table, const char *name);
 
+struct attn__recorder;
+
 struct attn_context {
     _Atomic uint32_t refs;          /* one of the handle, and one of each object made of it */
     uint32_t born;                  /* fork generation */
@@ -197,6 +199,7 @@ struct attn_context {
     char *plugin_path; /* the caller's option, or NULL */
     attn_parallel_for_fn parallel_for;
     void *parallel_for_arg;
+    struct attn__recorder *recorder; /* ATTN_RECORD, or NULL */
     struct attn__directory *directories;
     uint32_t directory_count;
     pthread_mutex_t opening; /* one plugin at a time is opened or asked for devices; taken before `lock` */
@@ -255,6 +258,7 @@ struct attn_backend {
     _Atomic uint32_t lost; /* 1 after ATTN_E_DEVICE_LOST */
     uint32_t born;
     bool trace;                   /* ATTN_LOG=trace, or trace:call, when it was opened */
+    bool record;                  /* ATTN_RECORD */
     struct attn_context *context; /* held */
     struct attn__backend *entry;
     struct attn_backend_impl *impl;

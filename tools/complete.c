@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Candidates from the tables that the parser of a tool has. */
+/* Candidates from the tables that the parser of a tool has, and from the library. */
+#define _GNU_SOURCE
 #include "complete.h"
 
 #include <stdlib.h>
@@ -55,6 +56,24 @@ void complete_problem(const struct command_line *line, unsigned first)
             free(lead);
         }
     }
+}
+
+void complete_backends(const struct command_line *line, const char *lead, struct attn_context *context)
+{
+    const struct attn_file_record *file;
+    struct attn_report *report;
+
+    if (attn_context_get_report(context, &report, NULL) != ATTN_OK)
+        return;
+    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
+        char *names = need_copy(file->backends), *rest = names, *name;
+        if (file->reason == 0 && file->name[0] != '\0')
+            complete_offer(line, lead, file->name, "");
+        while (file->reason == 0 && (name = strsep(&rest, ",")) != NULL)
+            complete_offer(line, lead, name, "");
+        free(names);
+    }
+    attn_report_destroy(report);
 }
 
 static void offer_options(const struct command_line *line, const struct argp_option *const *list,

@@ -31,4 +31,9 @@ bool complete_is_given(const struct command_line *line, unsigned first, const ch
 /* The keys of the problem string, but for those that `words` from `first` on give; behind KEY= its values. */
 void complete_problem(const struct command_line *line, unsigned first);
 
+struct attn_context;
+
+/* Vendors and backends, from the notes of plugin files: nothing is loaded for a completion. */
+void complete_backends(const struct command_line *line, const char *lead, struct attn_context *context);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/env.h"
+#include "record/recorder.h"
 #include "show.h"
 
 #define VALUE_MAX  4096
@@ -77,6 +78,14 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
         return refuse(problem, size, name, value, "a number from 0 to 65535");
     if (strcmp(type, "flags") == 0 && !is_list(value))
         return refuse(problem, size, name, value, "a comma-separated list of names");
+    if (strcmp(type, "record") == 0) {
+        struct attn__record_option option;
+        char why[128], text[SHOWN];
+        if (!attn__record_parse(value, &option, why, sizeof why)) {
+            snprintf(problem, size, "%s=\"%s\": %s", name, shown(value, text), why);
+            return false;
+        }
+    }
     if (strcmp(type, "levels") == 0) {
         char why[256];
         if (!attn__log_parse(value, NULL, why, sizeof why)) {

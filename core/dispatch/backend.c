@@ -94,6 +94,7 @@ int32_t attn_backend_open(struct attn_context *context, const struct attn_decisi
     atomic_init(&backend->lost, 0);
     backend->born = attn__fork_generation();
     backend->context = context;
+    backend->record = context->recorder != NULL;
     backend->trace = attn__log_wants(&context->log, ATTN_LOG_TRACE, "call");
     backend->entry = decision->winner->entry;
     backend->device = decision->winner->device;

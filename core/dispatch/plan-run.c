@@ -4,6 +4,7 @@
 
 #include "dispatch/plan.h"
 #include "dispatch/trace.h"
+#include "record/recorder.h"
 
 /* An array that changes results has to be given if the problem says so, and must not be otherwise. */
 static int32_t check_presence(const void *data, bool wanted, const char *name, const char *key,
@@ -217,5 +218,13 @@ int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *bat
     status = backend->entry->plan.run(plan->impl, own_batch, own, kv, kv != NULL ? NULL : desc, schedule,
                                       own_scratch, stream, &plugin_err);
     attn__trace_plan(plan, began, status, "run", own_batch);
+    if (__builtin_expect(backend->record, 0))
+        attn__record_run(&(struct attn__run){.plan = plan,
+                                             .batch = own_batch,
+                                             .tensors = own,
+                                             .desc = desc,
+                                             .stream = stream,
+                                             .status = status,
+                                             .message = plugin_err.message});
     return status == ATTN_OK ? ATTN_OK : attn__call_end(backend, status, &plugin_err, "plan run", err);
 }

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "plugin/probe/probe.h"
+#include "record/recorder.h"
 
 static int32_t no_memory(struct attn_error *err)
 {
@@ -53,6 +54,7 @@ static void free_context(struct attn_context *context)
         pthread_mutex_destroy(&context->opening);
         pthread_mutex_destroy(&context->lock);
     }
+    attn__recorder_destroy(context->recorder);
     attn__log_finish(&context->log);
     attn__env_finish(&context->env);
     free(context->plugin_path);
@@ -90,7 +92,9 @@ static int32_t fill(struct attn_context *context, const struct attn_context_opti
                        context->plugin_path, ATTN_PLUGIN_DIR);
     context->parallel_for = options->parallel_for;
     context->parallel_for_arg = options->parallel_for_arg;
-    int32_t status = attn__registry_scan(context, err);
+    int32_t status = attn__recorder_create(&context->env, &context->recorder, err);
+    if (status == ATTN_OK)
+        status = attn__registry_scan(context, err);
     return status == ATTN_OK ? settle_env(context, err) : status;
 }
 

@@ -76,12 +76,13 @@ int main(int argc, char **argv)
 
     static const char *const kinds[] = {"side-effects", "abi",   "query", "faults",    "huge",
                                         "write",        "merge", "det",   "attention", NULL};
-    const char *attn_check = getenv("CLI_ATTN_CHECK");
+    const char *attn_check = getenv("CLI_ATTN_CHECK"), *attn_replay = getenv("CLI_ATTN_REPLAY");
 
     cli_init(argc, argv);
     test_tool(places.attn_info, "attn-info.1.scd", "*\n");
     test_tool(places.attn_bench, "attn-bench.1.scd", "*\n");
     test_tool(attn_check != NULL ? attn_check : "", "attn-check.1.scd", "*");
+    test_tool(attn_replay != NULL ? attn_replay : "", "attn-replay.1.scd", "*");
     test_words("attn-check.1.scd", kinds);
     test_words("attn-info.1.scd", commands);
     test_words("attn-bench.1.scd", modes);

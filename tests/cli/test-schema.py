@@ -2,7 +2,7 @@
 """What the tools print with --json is what docs/schema says, and what docs/schema says stands in the manual;
 docs/matrix.md is what attn-info prints.
 
-usage: test-schema.py SCHEMAS MAN ATTN-INFO ATTN-BENCH ATTN-CHECK PLUGINS NOOP NOISY [ATTN-GENERATE SMALL-MODELS]
+usage: test-schema.py SCHEMAS MAN ATTN-INFO ATTN-BENCH ATTN-CHECK ATTN-REPLAY PLUGINS NOOP NOISY [ATTN-GENERATE SMALL-MODELS]
 
 Readers may meet new keys, so the schemas allow them; the test does not, or a key could be printed that no schema
 has. To see that a schema holds something back, every document is also damaged: a key is left out, added, or its
@@ -24,9 +24,9 @@ except ImportError:
     sys.exit(0)
 
 SCHEMAS, MAN = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-INFO, BENCH, CHECK, PLUGINS, NOOP, NOISY = sys.argv[3:9]
-GENERATE = sys.argv[9] if len(sys.argv) > 9 else None
-SMALL_MODELS = sys.argv[10] if len(sys.argv) > 10 else None
+INFO, BENCH, CHECK, REPLAY, PLUGINS, NOOP, NOISY = sys.argv[3:10]
+GENERATE = sys.argv[10] if len(sys.argv) > 10 else None
+SMALL_MODELS = sys.argv[11] if len(sys.argv) > 11 else None
 SAMPLE = 2  # entries of an array that are damaged
 count = failed = 0
 
@@ -166,7 +166,7 @@ def names(node):
 
 
 def test_manual():
-    for tool in ["attn-info", "attn-bench", "attn-check", "attn-generate"]:
+    for tool in ["attn-info", "attn-bench", "attn-check", "attn-generate", "attn-replay"]:
         page = (MAN / f"{tool}.1.scd").read_text(encoding="utf-8").replace("\\_", "_")
         keys = set()
         for path in SCHEMAS.glob(f"{tool}*.json"):
@@ -251,6 +251,17 @@ def test_check():
     expect("attn-check.json", "attn-check of a plugin that computes nothing", result, [0, 1, 3])
 
 
+def test_replay(directory):
+    for tensors in ["full", "hash"]:
+        records = pathlib.Path(directory) / tensors
+        run(BENCH, "decode", "heads=8", "head_dim=64", "q=bf16", "seqs=1", "ctx=64", "reps=1", "layers=1",
+            ATTN_RECORD=f"{records},calls=1,tensors={tensors}")
+        for record in records.iterdir():
+            for arguments in [[], ["--backend", "cpu/flashinfer"]]:
+                result = run(REPLAY, str(record), "--json", *arguments)
+                expect("attn-replay.json", f"attn-replay of {tensors} tensors {' '.join(arguments)}", result)
+
+
 def test_generate(directory):
     batch = pathlib.Path(directory) / "batch"
     batch.write_text("one\ntwo\n", encoding="utf-8")
@@ -276,6 +287,7 @@ with tempfile.TemporaryDirectory() as place:
     test_page()
     test_bench(place)
     test_check()
+    test_replay(place)
     if GENERATE:
         test_generate(place)
     if SMALL_MODELS:

@@ -253,6 +253,9 @@ def test_tools():
     check(complete("-k", "ab", tool=judge) == ["abi"], "a kind behind a short option", complete("-k", "ab", tool=judge))
     check(complete("--cases", "1", "--sh", tool=judge) == ["--share="], "an option behind a value")
     check(complete("", tool=judge) == [], "plugins are the shell's business")
+    replay = TOOLS.get("attn-replay")
+    names = complete("--backend=cpu/flashi", tool=replay)
+    check(names == ["--backend=cpu/flashinfer"], "backends to replay on", names)
     if generate:
         check(complete("--graph=", tool=generate) == ["--graph=on", "--graph=off"], "values of an option")
         check(complete("--kv=e5", tool=generate) == ["--kv=e5m2", "--kv=e5m2fnuz"], "types of a cache")
@@ -272,6 +275,8 @@ LINES = [
     ("attn-check --device", "attn-check --device-memory"),
     ("attn-check --kind=side", "attn-check --kind=side-effects"),
     ("attn-check /etc/passw", "attn-check /etc/passwd"),
+    ("attn-replay --back", "attn-replay --backend="),
+    ("attn-replay /etc/passw", "attn-replay /etc/passwd"),
     ("attn-generate --kv=e4m3f", "attn-generate --kv=e4m3fnuz"),
     ("attn-generate --model=/etc/passw", "attn-generate --model=/etc/passwd"),
 ]

@@ -5,6 +5,7 @@
 Usage: make-corpora.py TARGET DIRECTORY
 """
 import os
+import re
 import struct
 import sys
 
@@ -233,6 +234,98 @@ def wave():
         yield "wave-%02d" % i, bad
 
 
+class Record:
+    """A record of core/record/record.h, whose fields and parts are those of its lists."""
+
+    LISTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../core/record")
+    FLOATS = {"heads": 2, "kv_heads": 1, "head_dim": 4, "q": "f32", "block": 2}
+
+    def __init__(self, problem=(), numbers=(), parts=(), texts=()):
+        maxima = {"max_seqs": 4, "max_q": 8, "max_kv": 8, "max_rows": 8}
+        keys = {**self.FLOATS, **dict(problem), **maxima}
+        self.texts = {"status": "ATTN_OK", "backend": "cpu/flash-attn",
+                      "problem": " ".join(f"{key}={value}" for key, value in keys.items()), **dict(texts)}
+        self.numbers = {"call": 1, "seqs": 1, "num_tokens": 1, "max_q": 1, "max_kv": 3, "table_width": 2,
+                        "softmax_scale": 0x3f000000, "kv_pages": 2, "kv_block": 2, **dict(numbers)}
+        self.parts = {"q_offsets": self.ints(0, 1), "kv_lens": self.ints(3), "table": ((1, 2, 1), 4, self.ints(1, 0)[2]),
+                      "q": ((1, 2, 1), 16, bytes(32)), "k": ((2, 2, 1), 16, bytes(64)), "v": ((2, 2, 1), 16, bytes(64)),
+                      "out": ((1, 2, 1), 16, bytes(32)), **dict(parts)}
+
+    @staticmethod
+    def ints(*values, size="i"):
+        return (len(values), 1, 1), struct.calcsize(size), struct.pack(f"<{len(values)}{size}", *values)
+
+    @staticmethod
+    def hash(data):
+        value = 0xcbf29ce484222325
+        for byte in data:
+            value = (value ^ byte) * 0x100000001b3 & (1 << 64) - 1
+        return value
+
+    def names(self, name):
+        with open(os.path.join(self.LISTS, name), encoding="utf-8") as file:
+            return re.findall(r"^ATTN_RECORD_(\w+)\((\w+),", file.read(), re.M)
+
+    def file(self, version=1, form=1):
+        text = "".join(f"{name}={self.texts.get(name, '') if kind == 'TEXT' else self.numbers.get(name, 0)}\n"
+                       for kind, name in self.names("field.def")).encode()
+        kinds = [name for _, name in self.names("part.def")]
+        table, data = b"", b""
+        present = [name for name in kinds if self.parts.get(name) is not None]
+        front = 40 + 88 * len(present) + len(text)
+        for name in present:
+            count, row, content, *place = self.parts[name]
+            hashed = form == 2 and name in ("q", "k", "v", "out")
+            at = -(front + len(data)) % 64
+            offset = 0 if hashed else front + len(data) + at
+            data += b"" if hashed else bytes(at) + content
+            strides = [row * count[1] * count[2] * (count[0] > 1), row * count[2] * (count[1] > 1), row * (count[2] > 1)]
+            table += struct.pack("<4IQ3QQ3qQ", kinds.index(name), 2 if hashed else 1, place[0] if place else 0, 0, offset,
+                                 *count, row, *strides, self.hash(content))
+        head = b"ATTNREC\n" + struct.pack("<2I2Q", version, len(present), front + len(data), len(text))
+        return head + struct.pack("<Q", self.hash(head + table + text)) + table + text + data
+
+
+def record():
+    whole = Record().file()
+    yield "table", whole
+    yield "hashes", Record().file(form=2)
+    yield "version", Record().file(version=2)
+    yield "failed", Record(texts={"status": "ATTN_E_DEVICE", "message": "lost"}, parts={"out": None}).file()
+    yield "csr", Record({"addr": "csr"}, {"table_width": 0}, {"table": None, "csr_indptr": Record.ints(0, 2),
+                                                               "csr_indices": Record.ints(0, 1)}).file()
+    yield "csr-wide", Record({"addr": "csr", "index": "i64"}, {"table_width": 0}, {
+        "table": None, "csr_indptr": Record.ints(0, 2), "csr_indices": Record.ints(0, -1, size="q")}).file()
+    dense = {"table": None, "k": ((1, 3, 1), 16, bytes(48)), "v": ((1, 3, 1), 16, bytes(48))}
+    yield "dense", Record({"addr": "dense"}, {"table_width": 0, "kv_pages": 1, "kv_block": 3}, dense).file()
+    yield "dense-run", Record({"addr": "dense"}, {"table_width": 0, "kv_pages": 1, "kv_block": 3},
+                              {**dense, "kv_offsets": Record.ints(0, 3)}).file()
+    new = {"table": None, "k": None, "v": None, "kv_lens": None, "kv_offsets": Record.ints(0, 3),
+           "k_new": ((3, 1, 1), 16, bytes(48)), "v_new": ((3, 1, 1), 16, bytes(48))}
+    yield "new", Record({"kv_source": "new"}, {"table_width": 0, "kv_pages": 0, "kv_block": 0}, new).file()
+    yield "mla", Record({"heads": 2, "mla": 1, "head_dim": "6/4"}, {}, {
+        "q": ((1, 2, 1), 16, bytes(32)), "q_rope": ((1, 2, 1), 8, bytes(16)), "k": ((2, 2, 1), 24, bytes(96)), "v": None}).file()
+    bits = {"mask_starts": Record.ints(0, size="q"), "mask": ((8, 1, 1), 1, b"\5" + bytes(7))}
+    yield "mask", Record({"mask": "bits", "span": "full"}, {"mask_row_stride": 1}, bits).file()
+    yield "mask-none", Record({"mask": "f16"}, {"mask_row_stride": 2}, {
+        "mask_starts": Record.ints(-1, size="q"), "mask": ((0, 1, 1), 1, b"")}).file()
+    codes = {"k": ((2, 2, 1), 4, bytes(16)), "v": ((2, 2, 1), 4, bytes(16))}
+    yield "scales", Record({"kv": "e4m3", "scales": "token-head"}, {}, {
+        **codes, "k_scale": ((2, 2, 1), 4, bytes(16), 3), "v_scale": ((1, 1, 1), 4, bytes(4), 2)}).file()
+    yield "heads", Record({"alibi": "key", "sinks": 1, "lse": 1, "positions": 1}, {"sinks_dtype": 0x12002}, {
+        "alibi_slopes": Record.ints(0, 0), "sinks": Record.ints(0, 0), "q_positions": Record.ints(2),
+        "lse": ((1, 2, 1), 4, bytes(8))}).file()
+    for name, value in {"seqs": 2, "num_tokens": 9, "max_kv": 2, "table_width": 1, "kv_pages": 1, "kv_block": 4,
+                        "call": 0, "cascade": 2, "softmax_scale": 1 << 40}.items():
+        yield f"field-{name}", Record(numbers={name: value}).file()
+    for name, part in {"q_offsets": Record.ints(0, -1), "kv_lens": Record.ints(-3), "table": ((1, 2, 1), 4, Record.ints(0, 7)[2]),
+                       "q": ((1 << 40, 1 << 40, 1), 16, bytes(32)), "k": ((2, 2, 1), 1 << 59, bytes(64)), "lse": ((1, 2, 1), 4, bytes(8)),
+                       "out": None}.items():
+        yield f"part-{name}", Record(parts={name: part}).file()
+    for cut in (0, 7, 39, 40, 100, 700, len(whole) - 1):
+        yield "cut-%04d" % cut, whole[:cut]
+
+
 def main():
     target, directory = sys.argv[1:]
     for name, data in MAKERS[target]():
@@ -240,5 +333,5 @@ def main():
             file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
 
 
-MAKERS = {make.__name__: make for make in (elfnote, env, problem, results, probe, log, tokenizer, wave)}
+MAKERS = {make.__name__: make for make in (elfnote, env, problem, results, probe, log, record, tokenizer, wave)}
 main()

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/hash.h"
 #include "plugin/probe/probe.h"
 #include "world.h"
 

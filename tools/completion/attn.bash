@@ -26,4 +26,4 @@ _attn()
 }
 
 # Without candidates, as behind "attn-info why", names of files.
-complete -o default -F _attn attn-info attn-bench attn-check attn-generate
+complete -o default -F _attn attn-info attn-bench attn-check attn-generate attn-replay

@@ -6,25 +6,6 @@
 #include "complete.h"
 #include "info.h"
 
-/* Names from the notes: nothing is loaded for a completion. */
-static void offer_backends(const struct command_line *line, struct attn_context *context)
-{
-    const struct attn_file_record *file;
-    struct attn_report *report;
-
-    if (attn_context_get_report(context, &report, NULL) != ATTN_OK)
-        return;
-    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
-        char *names = need_copy(file->backends), *rest = names, *name;
-        if (file->reason == 0 && text_or_null(file->name) != NULL)
-            complete_offer(line, "", file->name, "");
-        while (file->reason == 0 && (name = strsep(&rest, ",")) != NULL)
-            complete_offer(line, "", name, "");
-        free(names);
-    }
-    attn_report_destroy(report);
-}
-
 static void offer_variables(const struct command_line *line, struct attn_context *context)
 {
     const struct attn_variable_record *variable;
@@ -38,7 +19,6 @@ void info_offer(const struct command_line *line, const char *lead)
     const char *command = line->count > 0 ? line->words[0] : "";
     struct attn_context *context;
 
-    (void)lead; /* no option has a value */
     if (line->count == 0 || (line->count == 1 && strcmp(command, "help") == 0)) {
         for (const struct command *known = commands; known->name != NULL; known++)
             complete_offer(line, "", known->name, "");
@@ -53,6 +33,6 @@ void info_offer(const struct command_line *line, const char *lead)
     if (strcmp(command, "env") == 0)
         offer_variables(line, context);
     else if (strcmp(command, "caps") == 0 || strcmp(command, "exists") == 0)
-        offer_backends(line, context);
+        complete_backends(line, lead, context);
     attn_context_destroy(context);
 }

@@ -16,6 +16,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/quiet.h"
 #include "plugin/probe/probe.h"
 
@@ -23,14 +24,6 @@ enum { NAME_LENGTH = 16, LINE_MOST = 400 };
 enum { DAY = 24 * 60 * 60, TEN_MINUTES = 10 * 60 };
 
 /* ---------------------------------------------------------------- key */
-
-uint64_t attn__hash(uint64_t hash, const void *bytes, size_t size)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
 
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
@@ -63,7 +56,7 @@ static uint64_t mix_cpu(uint64_t hash)
 
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE])
 {
-    const uint64_t start = UINT64_C(0xcbf29ce484222325);
+    const uint64_t start = ATTN__HASH_START;
     const uint32_t interface[] = {ATTN_ABI_MAJOR, ATTN_ABI_MINOR};
     const char *search = attn__env_outside(&plugin->context->env, "LD_LIBRARY_PATH");
     char library[PATH_MAX];

@@ -51,8 +51,6 @@ void attn__probe_run(const char *helper, char *const *environment, const char *p
  * everything else that the result depends on. */
 enum { ATTN__KEY_SIZE = 33 };
 
-/* Adds bytes to a hash (FNV-1a). */
-uint64_t attn__hash(uint64_t hash, const void *bytes, size_t size);
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]);
 /* The directory of the cache; false if there is none that may be trusted, and no result is kept. */
 bool attn__cache_directory(const struct attn__env *env, char *path, size_t size);

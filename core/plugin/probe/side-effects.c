@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "plugin/probe/probe.h"
 #include "plugin/probe/worker.h"
 

@@ -58,7 +58,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     targets_demand(list, problem, &layout);
     step_init(&step, &the_case, &layout, true);
     bool good =
-        reference_init(&reference, &step, effort->products / 4) && reference_is_clean(&step, &reference);
+        step_reference(&reference, &step, effort->products / 4) && reference_is_clean(&step, &reference);
     for (uint32_t t = 0; t < list->count; t++) {
         if (good) {
             check_target(&list->targets[t], &step, &reference, seed);

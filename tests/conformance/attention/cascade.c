@@ -80,7 +80,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     layout_init(&layout, &the_case, seed);
     targets_demand(list, problem, &layout);
     step_init(&step, &the_case, &layout, true);
-    reference_init(&reference, &step, 4e6);
+    step_reference(&reference, &step, 4e6);
     for (uint32_t t = 0; t < list->count; t++)
         check_target(&list->targets[t], &step, &reference, seed);
     reference_finish(&reference);

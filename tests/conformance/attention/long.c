@@ -78,7 +78,7 @@ static void check_problem(struct target_list *list, const char *text, const stru
     layout_init(&layout, &the_case, options->seed);
     targets_demand(list, &problem, &layout);
     step_init(&step, &the_case, &layout, true);
-    bool good = reference_init(&reference, &step, 1e9);
+    bool good = step_reference(&reference, &step, 1e9);
     for (uint32_t t = 0; t < list->count; t++) {
         struct attempt attempt = {.backend = list->targets[t].backend};
         char why[512] = "out of memory";

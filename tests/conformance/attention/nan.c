@@ -57,7 +57,7 @@ static int run_one(const struct target *target, const struct conform_case *c, co
     step_init(&step, c, layout, true);
     int result = step_run(&step, target, &attempt, why, size);
     if (result == 1) {
-        if (!reference_init(&reference, &step, 1e9) || !step_judge(&step, &reference, why, size))
+        if (!step_reference(&reference, &step, 1e9) || !step_judge(&step, &reference, why, size))
             result = -1;
         reference_finish(&reference);
     }

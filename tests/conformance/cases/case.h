@@ -161,10 +161,6 @@ void case_fill_vector(const struct conform_case *the_case, const struct scaled_v
 bool case_put_nan(const struct scaled_vector *vector, uint32_t dim);
 /* The largest number of that sign where the type has no infinity. */
 void case_put_infinity(const struct scaled_vector *vector, uint32_t dim, bool positive);
-/* One row of an 8-bit out; `bound` is that of f32. *out_column is the one that is wrong. */
-bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wanted, uint32_t dim, double scale,
-                 double bound, bool lenient, uint32_t *out_column);
-
 /*
  * shapes.c. Of an MLA cache the first columns, times `factor`: 0 in every query, so that loud values of
  * keys at edges leave the scores alone.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Random numbers that depend on nothing but the seed, and vectors made of them. */
-#include "conform.h"
+#include "case.h"
 
 #include <math.h>
 

@@ -38,7 +38,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     for (uint32_t t = 0; t < list->count; t++)
         target_demands(&list->targets[t], problem, &layout);
     step_init(&step, &the_case, &layout, true);
-    bool good = reference_init(&reference, &step, effort.products);
+    bool good = step_reference(&reference, &step, effort.products);
     for (uint32_t t = 0; t < list->count && good; t++) {
         if (!huge_init(&huge, &step, seed)) {
             tap_begin(&list->targets[t], "huge", the_case.text, seed);

@@ -3,9 +3,10 @@
 #ifndef JUDGE_H
 #define JUDGE_H
 
+#include "outputs.h"
 #include "target.h"
 
-/* ---------------------------------------------------------------- run.c, judge.c, reference.c */
+/* ---------------------------------------------------------------- run.c, judge.c */
 
 /* Bits of attempt.detours: legal ways to the same result. */
 #define DETOUR_MANY  UINT32_C(1) /* prepare_many with a second plan of the same kind */
@@ -31,16 +32,8 @@ int step_run(struct step *step, const struct target *target, const struct attemp
 int32_t replay(struct step *step, struct attn_backend *backend, call_fn prepare, call_fn run, void *arg,
                struct attn_error *err);
 
-/* The reference of a step. */
-struct reference {
-    struct oracle_result result;
-    uint32_t pairs;
-};
-
-bool reference_init(struct reference *reference, const struct step *step, double budget);
-/* Of one (row, head). */
-bool reference_init_pair(struct reference *reference, const struct step *step, uint32_t row, uint32_t head);
-void reference_finish(struct reference *reference);
+/* The reference of a step, for about `budget` products. */
+bool step_reference(struct reference *reference, const struct step *step, double budget);
 /* True if the outputs are right. Afterwards they hold the pattern again. */
 bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size);
 /* Ends the result line of a step: `ran` and `why` are of step_run. What ran is judged. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Memory between guard pages, with red zones that are checked after a run, and patterns for outputs. */
 #define _GNU_SOURCE
-#include "conform.h"
+#include "step.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

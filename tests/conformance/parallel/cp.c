@@ -398,7 +398,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     targets_demand(list, problem, &layout);
     step_init(&step, &the_case, &layout, true);
     step_move_scales(&step);
-    if (reference_init(&reference, &step, 2e6))
+    if (step_reference(&reference, &step, 2e6))
         for (uint32_t t = 0; t < list->count; t++)
             check_target(&list->targets[t], &step, &reference, seed, process);
     reference_finish(&reference);

@@ -206,7 +206,7 @@ bool compare(struct model *model, uint32_t c, const struct step_def *step, const
     if (rows_before(model, c, step, first) == rows_before(model, c, step, end))
         return true;
     make_step(model, c, step, call, first, end, cached, &history, &judged);
-    if (!reference_init(&reference, &judged, 1e12))
+    if (!step_reference(&reference, &judged, 1e12))
         complain("out of memory");
     const bool good = step_judge(&judged, &reference, why, sizeof why);
     if (!good)
