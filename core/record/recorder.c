@@ -41,6 +41,7 @@ void attn__recorder_destroy(struct attn__recorder *recorder)
 {
     if (recorder == NULL)
         return;
+    pthread_mutex_destroy(&recorder->lock);
     free(recorder->directory);
     free(recorder);
 }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 ENTRY = "attn_plugin_entry_v1"
+OTHERS = {"mpi.h"}  # headers of libraries that are installed beside libattn
 
 
 def readelf(*arguments):
@@ -24,7 +25,7 @@ def declared(directory):
     """Functions that the public headers declare, by header."""
     found = {}
     for name in sorted(os.listdir(directory)):
-        if not name.endswith(".h"):
+        if not name.endswith(".h") or name in OTHERS:
             continue
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             text = file.read()
@@ -44,7 +45,7 @@ def experimental(directory):
     """Functions that the public headers declare behind ATTN_EXPERIMENTAL."""
     found = set()
     for name in os.listdir(directory):
-        if name.endswith(".h"):
+        if name.endswith(".h") and name not in OTHERS:
             with open(os.path.join(directory, name), encoding="utf-8") as file:
                 text = re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.S)
             for part in re.findall(r"^#ifdef ATTN_EXPERIMENTAL$(.*?)^#endif$", text, flags=re.M | re.S):

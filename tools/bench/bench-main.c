@@ -39,7 +39,7 @@ static const char doc[] =
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
-    "  cp         a decode over keys of several ranks, next to one rank with all keys\n"
+    "  cp         a decode over keys of several ranks, next to one alone\n"
     "  serve      a recorded trace of requests, replayed through all layers\n"
     "  compare    two files of --json, row by row: compare A.json B.json\n"
     "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"

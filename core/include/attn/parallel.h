@@ -20,11 +20,11 @@
 
 #include "attn/device.h"
 
-#ifdef ATTN_EXPERIMENTAL
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#ifdef ATTN_EXPERIMENTAL
 
 /* ---------------------------------------------------------------- collectives */
 
@@ -74,8 +74,10 @@ ATTN_API int32_t attn_local_ranks_get(struct attn_local_ranks *ranks, uint32_t r
 
 /* ---------------------------------------------------------------- sharded keys */
 
-/* Of `keys` keys of a sequence those that rank `rank` holds, `interleave` at a time in turn
- * (docs/definition.md, section 4); -1 if a number is out of range. */
+/*
+ * Of `keys` keys of a sequence, those that rank `rank` of `size` holds, `interleave` at a time in turn
+ * (docs/definition.md, section 4); -1 if a number is out of range.
+ */
 ATTN_API int64_t attn_cp_count(uint32_t rank, uint32_t size, uint32_t interleave, int64_t keys);
 
 /* ---------------------------------------------------------------- decoding */
@@ -87,6 +89,7 @@ enum attn_cp_heads {
     ATTN_CP_HEADS_ALL = 2    /* all of them, the same on every rank, as is the result (all-gather) */
 };
 
+/* What a rank is made for. */
 struct attn_cp_params {
     uint32_t struct_size;
     uint32_t heads;                     /* enum attn_cp_heads */
@@ -142,8 +145,9 @@ ATTN_API int32_t attn_cp_run(struct attn_cp *cp, const struct attn_cp_run_args *
  */
 ATTN_API int32_t attn_cp_wait(struct attn_cp *cp, void *stream, struct attn_error *err);
 
+#endif
+
 #ifdef __cplusplus
 }
-#endif
 #endif
 #endif

@@ -10,11 +10,11 @@
 
 #include "attn/parallel.h"
 
-#ifdef ATTN_EXPERIMENTAL
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#ifdef ATTN_EXPERIMENTAL
 
 /* One rank's end of a connection. */
 struct attn_mpi_ranks;
@@ -37,8 +37,9 @@ ATTN_API void attn_mpi_ranks_destroy(struct attn_mpi_ranks *ranks);
 ATTN_API int32_t attn_mpi_ranks_get(struct attn_mpi_ranks *ranks, struct attn_collectives *out,
                                     struct attn_error *err);
 
+#endif
+
 #ifdef __cplusplus
 }
-#endif
 #endif
 #endif
