@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ENTRY = "attn_plugin_entry_v1"
-OTHERS = {"mpi.h"}  # headers of libraries that are installed beside libattn
+OTHERS = {"mpi.h", "nccl.h"}  # headers of libraries that are installed beside libattn
 
 
 def readelf(*arguments):
