@@ -87,7 +87,12 @@ static void make_plan(struct step *step, const struct attn_problem *problem)
     step->schedule = (struct attn_span){upload(step, zeros, sizes.schedule + 1), sizes.schedule};
     step->scratch.scratch = (struct attn_span){upload(step, zeros, sizes.scratch + 1), sizes.scratch};
     step->scratch.counters = (struct attn_span){upload(step, zeros, sizes.counters + 1), sizes.counters};
-    TRY(attn_plan_prepare(step->plan, &step->batch, &step->schedule, NULL, step->stream, &err));
+    struct attn_span staging = {{NULL, 0}, sizes.staging};
+    if (sizes.staging > 0)
+        TRY(attn_memory_alloc_pinned(step->backend, sizes.staging, &staging.buffer.data, &err));
+    TRY(attn_plan_prepare(step->plan, &step->batch, &step->schedule, &staging, step->stream, &err));
+    TRY(attn_stream_synchronize(step->backend, step->stream, &err));
+    attn_memory_free_pinned(step->backend, staging.buffer.data);
     free((void *)(uintptr_t)zeros);
 }
 
