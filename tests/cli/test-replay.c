@@ -9,7 +9,7 @@
 
 #include "cli.h"
 
-enum { FILES = 64 };
+enum { FILES = 64, PATHS = 256 };
 
 static const char *attn_replay;
 
@@ -23,17 +23,21 @@ static int is_record(const struct dirent *entry)
     return strstr(entry->d_name, ".record") != NULL;
 }
 
-/* Paths of the records in a directory; returns their number. */
+/* Paths of the records in a directory, which stay; returns their number. */
 static unsigned list(const char *directory, char *paths[FILES])
 {
+    static char made[PATHS][512];
+    static unsigned made_count;
     struct dirent **entries;
     const int count = scandir(directory, &entries, is_record, by_name);
     unsigned kept = 0;
 
     for (int i = 0; i < count; i++) {
-        if (kept < FILES && asprintf(&paths[kept], "%s/%s", directory, entries[i]->d_name) < 0)
+        if (made_count == PATHS)
             exit(2);
-        kept += kept < FILES;
+        snprintf(made[made_count], sizeof made[0], "%s/%s", directory, entries[i]->d_name);
+        if (kept < FILES)
+            paths[kept++] = made[made_count++];
         free(entries[i]);
     }
     if (count >= 0)
