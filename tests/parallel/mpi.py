@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ranks that are processes of MPI: attn-check judges what they compute together, and the death of one ends the others.
 
-usage: mpi.py MPIRUN ATTN-CHECK PLUGIN DEATH CASES; LD_LIBRARY_PATH has libattn and libattn-mpi
+usage: mpi.py MPIRUN ATTN-CHECK PLUGIN DEATH CASES KILLS; LD_LIBRARY_PATH has libattn and libattn-mpi
 """
 
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-MPIRUN, CHECK, PLUGIN, DEATH, CASES = sys.argv[1:]
+MPIRUN, CHECK, PLUGIN, DEATH, CASES, KILLS = sys.argv[1:]
 LIMIT = 0.4  # seconds that a rank waits for others
 count = 0
 
@@ -46,7 +46,7 @@ for ranks in (1, 2, 4, 7):
 
 for how, wanted in (("kill", r"rank \d of \d waited for others in all_gather for 0.4 s|.*MPI says.*"),
                     ("abort", r"rank \d of \d ended the connection: no more memory")):
-    for n in range(20 if how == "kill" else 3):
+    for n in range(int(KILLS) if how == "kill" else 3):
         ranks = 2 + n % 3
         status, printed, said = start(ranks, [DEATH, how, str(LIMIT)], ["--enable-recovery"])
         lines = [re.fullmatch(r"ATTN_E_PEER (\S+) (.*)", text.strip()) for text in printed[:-1]]
