@@ -38,6 +38,10 @@ def start(ranks, command, options=()):
         return done.returncode, printed, done.stdout
 
 
+if start(2, ["true"])[0] != 0:
+    print("1..0 # SKIP mpirun starts no processes")  # as where it finds no network at all
+    sys.exit(0)
+
 for ranks in (1, 2, 4, 7):
     status, printed, said = start(ranks, [CHECK, PLUGIN, "--kind", "cp", "--transport", "mpi", "--cases", CASES])
     last = [text.splitlines()[-1] if text else "" for text in printed]
