@@ -25,7 +25,7 @@ struct member {
     bool here; /* waits in the meeting at hand */
     enum call call;
     uint64_t bytes;
-    const unsigned char *send;
+    const char *send;
 };
 
 struct attn_local_ranks {
@@ -132,12 +132,7 @@ static bool meet(struct attn_local_ranks *ranks, struct member *own, bool limite
 
 /* ---------------------------------------------------------------- calls */
 
-static unsigned char *address(const struct attn_buffer *buffer)
-{
-    return (unsigned char *)buffer->data + buffer->byte_offset;
-}
-
-static void copy(const struct member *own, unsigned char *receive)
+static void copy(const struct member *own, char *receive)
 {
     const struct attn_local_ranks *ranks = own->ranks;
     const size_t bytes = (size_t)own->bytes, skipped = own->call == ALL_TO_ALL ? own->rank * bytes : 0;
@@ -155,13 +150,13 @@ static int32_t exchange(struct member *own, enum call call, const struct attn_bu
     pthread_mutex_lock(&ranks->lock);
     own->call = call;
     own->bytes = bytes;
-    own->send = address(send);
+    own->send = attn__address(send);
     if (ranks->ended || !meet(ranks, own, true) || !ranks->alike)
         status = attn__fail(err, ATTN_E_PEER, 0, "collectives", "%s", ranks->why);
     pthread_mutex_unlock(&ranks->lock);
     if (status != ATTN_OK)
         return status;
-    copy(own, address(receive));
+    copy(own, attn__address(receive));
     pthread_mutex_lock(&ranks->lock);
     meet(ranks, own, false);
     pthread_mutex_unlock(&ranks->lock);

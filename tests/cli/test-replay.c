@@ -73,8 +73,8 @@ static void expect(const char *what, const char *variables, const char *path, co
     struct result result;
 
     replay(&result, variables, path, options);
-    check(result.code == 0 && is_text(&result, "recorded.verdict", "right") &&
-              is_text(&result, "replayed.verdict", "right") && json_is_true(at(&result, "results.compared")),
+    check(result.code == 0 && is_text(&result, "recorded.result", "right") &&
+              is_text(&result, "replayed.result", "right") && json_is_true(at(&result, "results.compared")),
           &result, "%s, %s%s: both results are right", what, variables, options);
     check(!equal || json_is_true(at(&result, "results.equal")), &result, "%s, %s%s: and equal in all bits",
           what, variables, options);
@@ -144,8 +144,8 @@ static void test_hash(void)
         return;
     replay(&result, "", paths[0], "");
     check(result.code == 0 && is_text(&result, "tensors", "hash") &&
-              is_text(&result, "replayed.verdict", "right") &&
-              json_is_null(at(&result, "recorded.verdict")) && json_is_false(at(&result, "results.compared")),
+              is_text(&result, "replayed.result", "right") && json_is_null(at(&result, "recorded.result")) &&
+              json_is_false(at(&result, "results.compared")),
           &result, "numbers of hashes are judged, and not compared");
     result_finish(&result);
 }
@@ -243,8 +243,8 @@ static void test_wrong_result(void)
         return;
     }
     replay(&result, "", paths[0], "--backend cpu/flash-attn");
-    check(result.code == 0 && is_text(&result, "recorded.verdict", "wrong") &&
-              is_text(&result, "replayed.verdict", "right") && json_is_false(at(&result, "results.equal")) &&
+    check(result.code == 0 && is_text(&result, "recorded.result", "wrong") &&
+              is_text(&result, "replayed.result", "right") && json_is_false(at(&result, "results.equal")) &&
               json_integer_value(at(&result, "results.differing")) > 0,
           &result, "a recorded result that is wrong, and a replay that is right");
     result_finish(&result);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Tests what attn_cp refuses, and that a rank that fails leaves nobody waiting. Results: attn-check --kind
  * cp. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,6 +325,60 @@ Test(cp, a_launch_that_meets_nobody_is_told)
     cr_assert_eq(ranks[1].status, ATTN_OK, "%s", ranks[1].err.message);
     cr_assert_eq(ranks[0].status, ATTN_E_PEER);
     cr_assert_str_eq(ranks[0].err.message, "rank 1 of 2 did not come to all_gather within 0.2 s");
+}
+
+/* ---------------------------------------------------------------- collectives of a device */
+
+static uint32_t ends;
+static int32_t network = ATTN_OK;
+
+static int32_t check_network(void *arg, struct attn_error *err)
+{
+    (void)arg;
+    if (network != ATTN_OK)
+        snprintf(err->message, sizeof err->message, "the network is gone");
+    return network;
+}
+
+static void count_end(void *arg, const char *why)
+{
+    (void)arg;
+    ends += strcmp(why, "the network is gone") == 0;
+}
+
+/* Failures of work on a stream are known in attn_cp_wait, which ends the connection once. */
+static void wait_in_vain(struct rank *rank)
+{
+    struct attn_collectives net = rank->net;
+    struct attn_error again;
+    struct decode d;
+
+    net.device = 1;
+    net.check = check_network;
+    net.abort = count_end;
+    decode_init(&d, rank, PROBLEM);
+    d.params.collectives = &net;
+    struct attn_cp *cp = make(&d, &rank->err);
+    cr_assert_eq(attn_cp_run(cp, &d.args, NULL, &rank->err), ATTN_OK, "%s", rank->err.message);
+    cr_assert_eq(attn_cp_wait(cp, NULL, &rank->err), ATTN_OK, "%s", rank->err.message);
+    network = ATTN_E_PEER;
+    rank->status = attn_cp_wait(cp, NULL, &rank->err);
+    ATTN_INIT(&again);
+    cr_assert_eq(attn_cp_wait(cp, NULL, &again), ATTN_E_PEER);
+    cr_assert_eq(attn_cp_run(cp, &d.args, NULL, &again), ATTN_E_PEER);
+    cr_assert_str_eq(again.message, "the network is gone");
+    attn_cp_destroy(cp);
+    decode_finish(&d);
+}
+
+Test(cp, failures_of_a_stream_are_told)
+{
+    struct rank ranks[MOST_RANKS];
+
+    ranks_run(ranks, 1, 30, wait_in_vain, NULL);
+    cr_assert_eq(ranks[0].status, ATTN_E_PEER);
+    cr_assert_str_eq(ranks[0].err.message, "the network is gone");
+    cr_assert_eq(ends, 1u);
 }
 
 /* ---------------------------------------------------------------- counting */

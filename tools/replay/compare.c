@@ -98,7 +98,7 @@ static void look_at_inputs(const struct rerun *rerun, struct outputs *out)
 }
 
 /* Every byte that no row owns still holds the pattern. The outputs are overwritten. */
-static bool outside_is_whole(struct rerun *rerun, uint32_t kind, struct verdict *verdict)
+static bool outside_is_whole(struct rerun *rerun, uint32_t kind, struct judgement *judgement)
 {
     const struct image *image = &rerun->images[kind];
 
@@ -109,12 +109,12 @@ static bool outside_is_whole(struct rerun *rerun, uint32_t kind, struct verdict 
             pattern_restore(&image->host, image_at(image, row, head, 0), image->part.row);
     const int64_t at = pattern_check(&image->host);
     if (at >= 0)
-        snprintf(verdict->why, sizeof verdict->why, "byte %lld of %s was written, but belongs to no row",
+        snprintf(judgement->why, sizeof judgement->why, "byte %lld of %s was written, but belongs to no row",
                  (long long)at, attn__part_name(kind));
     return at < 0;
 }
 
-static void judge(const struct outputs *outputs, const struct reference *reference, struct verdict *out)
+static void judge(const struct outputs *outputs, const struct reference *reference, struct judgement *out)
 {
     out->judged = true;
     out->right = outputs_judge(outputs, reference, out->why, sizeof out->why);

@@ -39,9 +39,9 @@ static char *numbers_text(const struct rerun *rerun, const struct comparison *c)
                        c->head, c->column, c->array);
 }
 
-static char *verdict_text(const struct verdict *recorded, const struct verdict *replayed)
+static char *judgements_text(const struct judgement *recorded, const struct judgement *replayed)
 {
-    const struct verdict *const both[] = {recorded, replayed};
+    const struct judgement *const both[] = {recorded, replayed};
     char *texts[2];
 
     for (int i = 0; i < 2; i++)
@@ -75,13 +75,13 @@ void print_text(const struct rerun *rerun, const struct comparison *comparison)
         line_of("failed",
                 need_format("replayed: %s: %s", attn_status_name(rerun->status), rerun->err.message));
     line_of("results", numbers_text(rerun, comparison));
-    line_of("oracle", verdict_text(&comparison->recorded, &comparison->replayed));
+    line_of("oracle", judgements_text(&comparison->recorded, &comparison->replayed));
 }
 
-static void verdict_json(struct jsonout *json, const struct verdict *verdict)
+static void judgement_json(struct jsonout *json, const struct judgement *judgement)
 {
-    jsonout_string(json, "verdict", !verdict->judged ? NULL : verdict->right ? "right" : "wrong");
-    jsonout_string(json, "why", verdict->judged && !verdict->right ? verdict->why : NULL);
+    jsonout_string(json, "result", !judgement->judged ? NULL : judgement->right ? "right" : "wrong");
+    jsonout_string(json, "why", judgement->judged && !judgement->right ? judgement->why : NULL);
 }
 
 bool print_json(const struct rerun *rerun, const struct comparison *comparison)
@@ -105,7 +105,7 @@ bool print_json(const struct rerun *rerun, const struct comparison *comparison)
     jsonout_string(json, "cpu_flags", call->cpu_flags);
     jsonout_string(json, "status", call->status);
     jsonout_string(json, "message", call->message);
-    verdict_json(json, &comparison->recorded);
+    judgement_json(json, &comparison->recorded);
     jsonout_close(json);
     jsonout_object(json, "replayed");
     jsonout_string(json, "backend", attn_backend_get_name(rerun->backend));
@@ -113,7 +113,7 @@ bool print_json(const struct rerun *rerun, const struct comparison *comparison)
     jsonout_strings(json, "kernels", rerun->info.kernels, ',');
     jsonout_string(json, "status", attn_status_name(rerun->status));
     jsonout_string(json, "message", rerun->status != ATTN_OK ? rerun->err.message : "");
-    verdict_json(json, &comparison->replayed);
+    judgement_json(json, &comparison->replayed);
     jsonout_close(json);
     jsonout_object(json, "results");
     jsonout_bool(json, "compared", comparison->compared);

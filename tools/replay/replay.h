@@ -76,7 +76,7 @@ void rerun_finish(struct rerun *rerun);
 /* ---------------------------------------------------------------- compare.c */
 
 /* What the oracle says of one result. */
-struct verdict {
+struct judgement {
     bool judged;
     bool right;
     char why[384];
@@ -89,7 +89,7 @@ struct comparison {
     double largest;     /* difference; infinite where one is no number */
     const char *array;  /* where that is */
     uint32_t row, head, column;
-    struct verdict recorded, replayed;
+    struct judgement recorded, replayed;
 };
 
 void compare(struct rerun *rerun, struct comparison *out);

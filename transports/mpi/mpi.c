@@ -14,6 +14,7 @@
 
 #include "args.h"
 #include "attn/mpi.h"
+#include "check.h"
 #include "fail.h"
 
 enum { TEXT = 256, END_TAG = 1 };
@@ -109,11 +110,6 @@ static int32_t finish(struct attn_mpi_ranks *ranks, const char *call, int error,
     return ranks->ended ? attn__fail(err, ATTN_E_PEER, 0, "collectives", "%s", ranks->why) : ATTN_OK;
 }
 
-static unsigned char *address(const struct attn_buffer *buffer)
-{
-    return (unsigned char *)buffer->data + buffer->byte_offset;
-}
-
 static int32_t all_gather(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
                           uint64_t bytes, void *stream, struct attn_error *err)
 {
@@ -124,8 +120,8 @@ static int32_t all_gather(void *arg, const struct attn_buffer *send, const struc
     (void)stream;
     if (status != ATTN_OK)
         return status;
-    const int error = MPI_Iallgather(address(send), (int)bytes, MPI_BYTE, address(receive), (int)bytes,
-                                     MPI_BYTE, ranks->comm, &request);
+    const int error = MPI_Iallgather(attn__address(send), (int)bytes, MPI_BYTE, attn__address(receive),
+                                     (int)bytes, MPI_BYTE, ranks->comm, &request);
     return finish(ranks, "all_gather", error, &request, err);
 }
 
@@ -139,8 +135,8 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
     (void)stream;
     if (status != ATTN_OK)
         return status;
-    const int error = MPI_Ialltoall(address(send), (int)bytes, MPI_BYTE, address(receive), (int)bytes,
-                                    MPI_BYTE, ranks->comm, &request);
+    const int error = MPI_Ialltoall(attn__address(send), (int)bytes, MPI_BYTE, attn__address(receive),
+                                    (int)bytes, MPI_BYTE, ranks->comm, &request);
     return finish(ranks, "all_to_all", error, &request, err);
 }
 

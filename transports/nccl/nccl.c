@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "attn/nccl.h"
+#include "check.h"
 #include "fail.h"
 
 /* Numbers of nccl.h, the same in every release. */
@@ -63,11 +64,6 @@ static int32_t begin(const struct attn_nccl_ranks *ranks, struct attn_error *err
     return ranks->ended ? attn__fail(err, ATTN_E_PEER, 0, "collectives", "%s", ranks->why) : ATTN_OK;
 }
 
-static unsigned char *address(const struct attn_buffer *buffer)
-{
-    return (unsigned char *)buffer->data + buffer->byte_offset;
-}
-
 /* Calls of a communicator that does not block are under way when they return. */
 static bool is_good(int result)
 {
@@ -82,8 +78,8 @@ static int32_t all_gather(void *arg, const struct attn_buffer *send, const struc
 
     if (status != ATTN_OK)
         return status;
-    const int result =
-        ranks->nccl.all_gather(address(send), address(receive), bytes, NCCL_INT8, ranks->comm, stream);
+    const int result = ranks->nccl.all_gather(attn__address(send), attn__address(receive), bytes, NCCL_INT8,
+                                              ranks->comm, stream);
     return is_good(result) ? ATTN_OK : fail(ranks, "all_gather", result, err);
 }
 
@@ -99,10 +95,11 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
         return status;
     int result = nccl->group_start();
     for (int i = 0; i < ranks->size && is_good(result); i++) {
-        result = nccl->send(address(send) + (size_t)i * bytes, bytes, NCCL_INT8, i, ranks->comm, stream);
+        result =
+            nccl->send(attn__address(send) + (size_t)i * bytes, bytes, NCCL_INT8, i, ranks->comm, stream);
         if (is_good(result))
-            result =
-                nccl->receive(address(receive) + (size_t)i * bytes, bytes, NCCL_INT8, i, ranks->comm, stream);
+            result = nccl->receive(attn__address(receive) + (size_t)i * bytes, bytes, NCCL_INT8, i,
+                                   ranks->comm, stream);
     }
     const int ended = nccl->group_end(); /* also after a failure, or the group goes on */
     if (is_good(result))
