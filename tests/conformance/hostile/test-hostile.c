@@ -37,7 +37,7 @@ static void take_name(const char *line, char *name, size_t size)
 /* Whether a list "|one|two|" holds the name. */
 static bool is_listed(const char *list, const char *name)
 {
-    char word[128];
+    char word[128 + 2];
 
     snprintf(word, sizeof word, "|%s|", name);
     return list != NULL && strstr(list, word) != NULL;
