@@ -67,6 +67,14 @@ static int64_t page_at(const struct attn_advance *a, uint32_t seq, int64_t index
     return ((const int32_t *)table_row(a, seq))[index];
 }
 
+/* Number of a position's key on this rank; -1: another has it. */
+static int64_t key_at(const struct attn_advance *a, int64_t position)
+{
+    const int64_t key = attn__cp_count(&a->shard, position);
+
+    return attn__cp_count(&a->shard, position + 1) > key ? key : -1;
+}
+
 static int64_t pages_of(const struct attn_advance *a, int64_t len)
 {
     return len / a->block + (len % a->block != 0);
@@ -80,7 +88,7 @@ static int32_t check_slots(const struct attn_advance *a, uint32_t seq, struct at
     const int64_t len = grown(a, seq), tokens = first_token(a, seq + 1) - first_token(a, seq);
 
     for (int64_t position = len - tokens; position < len; position++) {
-        const int64_t page = page_at(a, seq, position / a->block);
+        const int64_t key = key_at(a, position), page = key < 0 ? -1 : page_at(a, seq, key / a->block);
         if (page > (INT64_MAX - a->block) / a->block)
             return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
                               "page %lld of %u tokens has no slots of 64 bits", (long long)page, a->block);
@@ -107,7 +115,7 @@ static int32_t check_one(const struct attn_advance *a, uint32_t seq, struct attn
         return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens",
                           "seq_lens[%u] grows to %lld; accepted: from its %lld query tokens to %d", seq,
                           (long long)len, (long long)tokens, INT32_MAX);
-    if (a->table != NULL && len > room)
+    if (a->table != NULL && attn__cp_count(&a->shard, len) > room)
         return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
                           "sequence %u grows to %lld tokens, but its row of block_tables has %u pages of %u",
                           seq, (long long)len, a->table_width, a->block);
@@ -181,8 +189,9 @@ static void write_tokens(const struct attn_advance *a, uint32_t seq, int64_t len
         if (a->positions != NULL)
             a->positions[t] = position;
         if (a->slots != NULL) {
-            const int64_t page = page_at(a, seq, position / a->block);
-            a->slots[t] = position < start ? -1 : attn__slot_of(page, position % a->block, a->block);
+            const int64_t key = position < start ? -1 : key_at(a, position);
+            a->slots[t] =
+                key < 0 ? -1 : attn__slot_of(page_at(a, seq, key / a->block), key % a->block, a->block);
         }
     }
     if (a->context_lens != NULL)
@@ -228,6 +237,8 @@ void attn__advance_write(const struct attn_advance *a)
         if (a->csr_indptr != NULL)
             write_csr(a, i, len);
         a->seq_lens[i] = (int32_t)len;
+        if (a->rank_lens != NULL)
+            a->rank_lens[i] = (int32_t)attn__cp_count(&a->shard, len);
     }
     write_padding(a);
     if (a->seq_starts != NULL)

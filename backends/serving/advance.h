@@ -7,6 +7,7 @@
 #define ATTN_SERVING_ADVANCE_H
 
 #include "attn/types.h"
+#include "visible.h"
 
 /* Sequence i has query tokens [query_starts[i], query_starts[i + 1]). All arrays but seq_lens may be NULL. */
 struct attn_advance {
@@ -35,6 +36,8 @@ struct attn_advance {
     int32_t *csr_pages;          /* [seqs] pages in use */
     uint32_t windowed;           /* sequences, the first ones, of which the last `window` tokens have slots */
     uint32_t window;
+    struct attn_cp_shard shard; /* of the keys; rows of `table` and slots are this rank's */
+    int32_t *rank_lens;         /* [seqs] keys of this rank, with ranks */
 };
 
 /* The arrays of a plugin's call, where its buffers are addresses of the host. */

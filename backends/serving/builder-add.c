@@ -124,6 +124,31 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
     return ATTN_OK;
 }
 
+/* What a builder with ranks does not serve. */
+static int32_t check_ranks(const struct attn_builder_impl *b, const struct attn_blocks *blocks,
+                           uint32_t seq_len, struct attn_error *err)
+{
+    if (b->shard.world == 0)
+        return ATTN_OK;
+    if (blocks->kind == 0 || blocks->kind == ATTN_BLOCKS_NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "kind",
+                          "kind is %u and cp_world %u; with ranks keys are read from the caches alone: "
+                          "ATTN_BLOCKS_LIST and ATTN_BLOCKS_ROW are accepted",
+                          blocks->kind, b->params.cp_world);
+    if (blocks->window_blocks != 0)
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "window_blocks",
+            "window_blocks is %u and cp_world %u; with ranks no rows are trimmed to a window: 0 "
+            "is accepted",
+            blocks->window_blocks, b->params.cp_world);
+    return blocks->seq_len == 0 || blocks->seq_len == seq_len
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "seq_len",
+                            "seq_len is %u and cp_world %u; with ranks no lengths are trimmed to a window: "
+                            "0 and %u are accepted",
+                            blocks->seq_len, b->params.cp_world, seq_len);
+}
+
 static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
                            const struct attn_builder_add_args *a, uint32_t row, struct attn__wanted *w,
                            struct attn_error *err)
@@ -139,6 +164,9 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
     if (w->seq_len > seq_len)
         return INVALID(err, "seq_len", "seq_len is %u; a sequence of %u tokens is not trimmed to more",
                        w->seq_len, seq_len);
+    const int32_t ranks = check_ranks(b, blocks, seq_len, err);
+    if (ranks != ATTN_OK)
+        return ranks;
     const int64_t sum = group->seq_start + w->seq_len;
     if (sum > INT32_MAX)
         return INVALID(err, "seq_len", "seq_start_loc would be %lld; at most %d is accepted", (long long)sum,
@@ -149,10 +177,12 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
     w->start = (uint32_t)attn_input_start(a->prompt == 1, a->query_len, window);
     w->slots = w->profile ? seq_len : a->query_len;
     w->first = w->start > a->context_len ? w->start : a->context_len;
-    const uint32_t last = seq_len > 0 ? (seq_len - 1) / block : 0;
-    w->page = w->first + 1 == seq_len ? last
-                                      : w->first / block; /* for a decode, the last one, without a division */
-    w->pages = w->profile || seq_len == 0 ? 0 : last + 1;
+    /* Keys that are here: those before the first slot, and all. */
+    const uint32_t before = (uint32_t)attn__cp_count(&b->shard, w->first);
+    const uint32_t keys = (uint32_t)attn__cp_count(&b->shard, seq_len);
+    const uint32_t last = keys > 0 ? (keys - 1) / block : 0;
+    w->page = before + 1 == keys ? last : before / block; /* for a decode, the last one, without a division */
+    w->pages = w->profile || keys == 0 ? 0 : last + 1;
     if ((uint64_t)group->slots + w->slots > b->params.max_tokens)
         return too_many("max_tokens", (uint64_t)group->slots + w->slots, b->params.max_tokens, err);
     if (w->profile) {
@@ -172,20 +202,22 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
 }
 
 /* From the caller's list, or from the row if that is left as it is. */
-static void write_slots(const struct attn__group *group, const struct attn_blocks *blocks, uint32_t row,
-                        const struct attn_builder_add_args *a, const struct attn__wanted *w, int64_t *slots)
+static void write_slots(const struct attn_builder_impl *b, const struct attn__group *group,
+                        const struct attn_blocks *blocks, uint32_t row, const struct attn_builder_add_args *a,
+                        const struct attn__wanted *w, int64_t *slots)
 {
     const struct attn__table *table = &group->table;
     const uint32_t seq_len = a->context_len + a->query_len, block = group->params.block;
     const bool list = blocks->kind == ATTN_BLOCKS_LIST;
 
-    if (list && w->slots == 1 && w->first + 1 == seq_len) { /* a usual decode */
+    if (list && w->slots == 1 && w->first + 1 == seq_len && b->shard.world == 0) { /* a usual decode */
         *slots = attn__slot_of(blocks->blocks[w->page], w->first - w->page * block, block);
         return;
     }
-    const struct attn_slots all =
+    struct attn_slots all =
         attn__slots_unchecked(list ? (const void *)blocks->blocks : attn__table_cells(table, row),
                               list || table->dtype == ATTN_INT64, block, a->context_len, w->start, seq_len);
+    all.shard = b->shard;
     attn__slots_write(&all, slots);
 }
 
@@ -211,7 +243,7 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
     if (w->profile)
         attn__slots_none(slots, w->slots);
     else
-        write_slots(group, blocks, row, a, w, slots);
+        write_slots(b, group, blocks, row, a, w, slots);
     group->slots += w->slots;
     if (b->flavour->pages && !w->profile)
         attn__pages_add(b, group, row, blocks, member, seq_len);
@@ -229,6 +261,8 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
     attn__ints(&group->step->seq_lens_list)[step->queries] = (int32_t)w->seq_len;
     attn__ints(&group->step->seq_lens)[step->queries] = (int32_t)w->seq_len;
     attn__ints(&group->step->seq_starts)[step->queries + 1] = (int32_t)group->seq_start;
+    if (b->shard.world != 0)
+        attn__ints(&group->step->rank_lens)[step->queries] = (int32_t)attn__cp_count(&b->shard, w->seq_len);
     step->profile = step->profile != 0 || w->profile;
 }
 

@@ -203,11 +203,14 @@ static int32_t check_row(const struct attn__next_step *next, uint32_t g, uint32_
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
                           "sequence %u grows beyond its window of %lld: its next step is to be built", i,
                           (long long)window);
-    if (grown > cells * block)
-        return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
-                          "sequence %u grows to %lld tokens, but its row of block_tables has %lld blocks of "
-                          "%lld",
-                          i, (long long)grown, (long long)cells, (long long)block);
+    const int64_t keys = attn__cp_count(&next->b->shard, grown);
+    if (keys > cells * block)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "block_tables",
+            "sequence %u grows to %lld tokens%s, but its row of block_tables has %lld blocks of "
+            "%lld",
+            i, (long long)keys, next->b->shard.world != 0 ? " on this rank" : "", (long long)cells,
+            (long long)block);
     return ATTN_OK;
 }
 

@@ -32,7 +32,9 @@ static struct attn_advance host_arrays(const struct attn__next_step *next, uint3
         .csr_indptr = attn__ints(&group->page_starts),
         .csr_indices = group->page_indices.host,
         .csr_last_page_lens = attn__ints(&group->last_page_lens),
-        .csr_pages = attn__ints(&group->pages_in_use)};
+        .csr_pages = attn__ints(&group->pages_in_use),
+        .shard = next->b->shard,
+        .rank_lens = attn__ints(&group->rank_lens)};
 }
 
 static int64_t *longs(const struct attn_buffer *buffer)
@@ -189,6 +191,12 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
         own.accepted = (const int32_t *)(const void *)longs(&own.accepted_device);
     widen(b);
     int32_t status = attn__next_step_check(&next, err);
+    if (status == ATTN_OK && !b->direct && b->shard.world != 0)
+        status =
+            attn__fail(err, ATTN_E_UNSUPPORTED, 0, "cp_world",
+                       "cp_world is %u; on a device with memory of its own steps of ranks do not advance: "
+                       "the next one is to be built",
+                       b->params.cp_world);
     if (status == ATTN_OK && !b->direct && (b->kv == NULL || b->kv->advance_step == NULL))
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step", "the backend offers no advance_step");
     if (status == ATTN_OK && !b->direct && (args->accepted != NULL) != (args->accepted_device.data != NULL) &&

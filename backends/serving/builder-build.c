@@ -110,6 +110,10 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
         return attn__fail(err, ATTN_E_INVALID, 0, args->graph > 1 ? "graph" : "pad",
                           "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",
                           args->graph, args->pad);
+    if (args->graph == 1 && b->shard.world != 0)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "graph",
+                          "graph is 1 and cp_world %u; steps of ranks are not captured: 0 is accepted",
+                          b->params.cp_world);
     if (step->queries == 0 && !b->flavour->empty_steps)
         return attn__fail(err, ATTN_E_INVALID, 0, "seqs", "the step has no sequences");
     if (step->max_q == 0 && !b->flavour->empty_steps)
@@ -207,8 +211,11 @@ static void show_group(struct attn_builder_impl *b, uint32_t g, uint32_t pad, ui
     out->slots.count = group->slots + (uint64_t)pad;
     out->seq_lens.count = out->seq_lens_list.count = seqs;
     out->seq_starts.count = seqs + 1;
+    out->rank_lens.count = seqs;
+    /* A rank without a key takes part too, and a table without columns is none. */
+    const uint32_t longest = group->longest == 0 && b->shard.world != 0 ? 1 : group->longest;
     show_table(b, &out->table, &group->table, rows,
-               b->whole.step.graph == 1 ? group->params.graph_blocks : group->longest);
+               b->whole.step.graph == 1 ? group->params.graph_blocks : longest);
     if (!b->flavour->pages)
         return;
     out->page_starts.count = paged + 1;

@@ -83,6 +83,55 @@ static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs
     return ATTN_OK;
 }
 
+/* Keys on several ranks: what of the parameters that needs, and what it excludes. */
+static int32_t check_ranks(const struct attn_builder_params *p, const struct attn__flavour *flavour,
+                           struct attn_error *err)
+{
+    if (p->cp_world == 0)
+        return (p->cp_rank | p->cp_interleave) == 0
+                   ? ATTN_OK
+                   : attn__fail(err, ATTN_E_INVALID, 0, "cp_world",
+                                "cp_world is 0, cp_rank %u and cp_interleave %u; accepted: all 0, or 1 rank "
+                                "and more",
+                                p->cp_rank, p->cp_interleave);
+    if (p->cp_rank >= p->cp_world)
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u; accepted: below cp_world, %u",
+                          p->cp_rank, p->cp_world);
+    if (p->chunked != 1)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "chunked",
+            "chunked is 0 and cp_world %u; with ranks prompts are read from the caches too: 1 is "
+            "accepted",
+            p->cp_world);
+    if (p->max_encoder_tokens != 0)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "max_encoder_tokens",
+                          "max_encoder_tokens is %u and cp_world %u; encoders and cross-attention have no "
+                          "ranks: 0 is accepted",
+                          p->max_encoder_tokens, p->cp_world);
+    return !flavour->pages ? ATTN_OK
+                           : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "flavour",
+                                        "flavour is %s and cp_world %u; with ranks flavours whose kernels "
+                                        "read block tables are accepted: flash-attn, rocm-flash, xformers",
+                                        flavour->name, p->cp_world);
+}
+
+static int32_t check_rank_group(const struct attn_builder_params *p, const struct attn_builder_group *g,
+                                struct attn_error *err)
+{
+    if (p->cp_world == 0)
+        return ATTN_OK;
+    if (p->cp_interleave == 0 || g->block % p->cp_interleave != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                          "cp_interleave is %u; accepted: divisors of the block of each cache group, %u",
+                          p->cp_interleave, g->block);
+    return (g->given & ATTN_GIVEN_WINDOW) == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
+                            "window is %u and cp_world %u; with ranks no rows are trimmed to a window: none "
+                            "is accepted, and layers have theirs",
+                            g->window, p->cp_world);
+}
+
 /* Takes over the cache groups, with defaults filled in. */
 static int32_t take_groups(struct attn_builder_impl *b, const struct attn_builder_params *p,
                            struct attn_error *err)
@@ -91,7 +140,9 @@ static int32_t take_groups(struct attn_builder_impl *b, const struct attn_builde
 
     for (uint32_t g = 0; g < b->params.groups; g++) {
         struct attn_builder_group *group = &b->group[g].params;
-        const int32_t status = check_group(&p->group[g], p->max_seqs, cell, "a cache group", err);
+        int32_t status = check_group(&p->group[g], p->max_seqs, cell, "a cache group", err);
+        if (status == ATTN_OK)
+            status = check_rank_group(p, &p->group[g], err);
         if (status != ATTN_OK)
             return status;
         *group = p->group[g];
@@ -117,6 +168,7 @@ static void take_params(struct attn_builder_impl *b, const struct attn_builder_p
     b->params.steps = p->steps != 0 ? p->steps : 1;
     b->params.index_dtype = p->index_dtype != 0 ? p->index_dtype : (uint32_t)ATTN_INT32;
     b->params.flavour = b->flavour->number;
+    b->shard = (struct attn_cp_shard){p->cp_rank, p->cp_world, p->cp_interleave};
 }
 
 int32_t attn__builder_create(const struct attn_serving_host *host, const struct attn_builder_params *params,
@@ -128,6 +180,8 @@ int32_t attn__builder_create(const struct attn_serving_host *host, const struct 
     *out = NULL;
     if (status == ATTN_OK)
         status = check_params(params, err);
+    if (status == ATTN_OK)
+        status = check_ranks(params, flavour, err);
     if (status != ATTN_OK)
         return status;
     struct attn_builder_impl *b = calloc(1, sizeof *b);

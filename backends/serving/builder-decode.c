@@ -13,7 +13,7 @@ static bool is_fast_path(const struct attn_builder_impl *b, const struct attn_bu
     const struct attn_blocks *blocks = a->blocks;
     const struct attn__group *group = b->group;
 
-    if (b->flavour->pages || b->cross != NULL || b->params.groups != 1 ||
+    if (b->flavour->pages || b->cross != NULL || b->params.groups != 1 || b->shard.world != 0 ||
         (group->params.given & ATTN_GIVEN_WINDOW) != 0)
         return false;
     if ((a->prompt | a->prefix_hit | a->encoder_len | a->map_count) != 0 || a->cross != NULL ||

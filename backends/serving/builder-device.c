@@ -81,6 +81,10 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
         status = check_counts(b, a, first, err);
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
         status = check_batch(b, g, err);
+    if (status == ATTN_OK && b->shard.world != 0)
+        status =
+            attn__fail(err, ATTN_E_UNSUPPORTED, 0, "cp_world",
+                       "cp_world is %u; steps of ranks are added, not set on the device", b->params.cp_world);
     if (status == ATTN_OK && b->cross != NULL)
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "max_encoder_tokens",
                             "steps with an encoder are added, not set on the device");

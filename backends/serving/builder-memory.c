@@ -33,6 +33,8 @@ static void place_small(struct attn_builder_impl *b)
         struct attn_step_group *group = &step->group[g];
         place(b, &group->seq_lens, n, ATTN_INT32);
         place(b, &group->seq_starts, n + 1, ATTN_INT32);
+        if (b->shard.world != 0)
+            place(b, &group->rank_lens, n, ATTN_INT32);
         if (!b->flavour->pages)
             continue;
         place(b, &group->page_starts, n + 1, ATTN_INT32);
@@ -196,6 +198,9 @@ static int32_t make_steps(struct attn_builder_impl *b, struct attn_error *err)
                                .head_dim = b->params.head_dim,
                                .kv_dtype = b->params.kv_dtype,
                                .q_dtype = b->params.q_dtype,
+                               .cp_rank = b->params.cp_rank,
+                               .cp_world = b->params.cp_world,
+                               .cp_interleave = b->params.cp_interleave,
                                .encoder = {.max_len = ATTN_STEP_NONE, .num_tokens = ATTN_STEP_NONE},
                                .group = b->step_groups + (size_t)i * groups,
                                .map = b->step_maps + (size_t)i * modalities};

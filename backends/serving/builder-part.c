@@ -38,6 +38,7 @@ static void slice_group(struct attn_step_group *group, const struct attn_step *w
           prefill ? whole->prefill_tokens : UINT64_MAX);
     slice(&group->seq_lens, false, first, part->seqs);
     slice(&group->seq_lens_list, false, first, part->seqs);
+    slice(&group->rank_lens, false, first, part->seqs);
     slice(&group->seq_starts, false, first, part->seqs + UINT64_C(1));
     slice(&group->table, true, first, part->seqs);
     if (prefill)

@@ -104,13 +104,14 @@ static void change_slots(struct attn_builder_impl *b, struct attn__group *group,
     const struct attn__member *member = &group->members[n];
     const struct attn__sequence *sequence = &b->sequence[n];
     int64_t *slots = attn__longs(&group->step->slots) + member->slot;
-    const uint64_t block = group->params.block;
-    const uint64_t from = a->first * block, end = ((uint64_t)a->first + a->count) * block;
+    const int64_t block = group->params.block, keys = attn__cp_count(&b->shard, sequence->seq_len);
+    const int64_t before = attn__cp_count(&b->shard, member->first);
+    const int64_t from = a->first * block, end = ((int64_t)a->first + a->count) * block;
 
-    for (uint64_t at = member->first > from ? member->first : from; at < sequence->seq_len && at < end;
-         at++) {
-        const int64_t number = a->blocks[at / block - a->first];
-        slots[at - sequence->context_len] = attn__slot_of(number, (int64_t)(at % block), (int64_t)block);
+    for (int64_t key = before > from ? before : from; key < keys && key < end; key++) {
+        const int64_t number = a->blocks[key / block - a->first];
+        slots[attn__cp_position(&b->shard, key) - sequence->context_len] =
+            attn__slot_of(number, key % block, block);
     }
 }
 

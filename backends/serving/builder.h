@@ -9,6 +9,7 @@
 #include "attn/plugin.h"
 #include "metadata.h"
 #include "table.h"
+#include "visible.h"
 
 /* Which blocks of a sequence its row of the block table shows. */
 enum attn__shown {
@@ -70,6 +71,7 @@ struct attn__group {
 struct attn_builder_impl {
     struct attn_builder_params params; /* defaults filled in; group and cross may be gone */
     const struct attn__flavour *flavour;
+    struct attn_cp_shard shard;        /* of the keys: this rank's; world 0: all are here */
     struct attn_backend_impl *backend; /* NULL: host memory */
     const struct attn_memory_table *memory;
     const struct attn_kv_table *kv;

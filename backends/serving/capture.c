@@ -109,6 +109,11 @@ int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_ba
     if (state->batch != 0 || state->capture != NULL)
         return attn__fail(err, ATTN_E_STATE, 0, "state", "attn_state_begin_capture: the state %s",
                           state->batch != 0 ? "is of a captured size itself" : "captures already");
+    if (state->core->ranks != NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "collectives",
+                          "attn_state_begin_capture: the state has collectives of %u ranks, whose steps are "
+                          "not captured; a state without is accepted",
+                          state->core->cp_world);
     if (state->core->params.capture_tokens > state->core->params.max_capture_len)
         return attn__fail(err, ATTN_E_INVALID, 0, "capture_tokens",
                           "capture_tokens is %u; at most max_capture_len, %u, is accepted",

@@ -157,6 +157,22 @@ static int32_t check_separate_runs(const struct forward *f, struct attn_error *e
                      key);
 }
 
+/* The main run, which a step of ranks has alone, over the keys of all of them. */
+static int32_t run_ranks(const struct forward *f, const struct attn_plan *plan,
+                         const struct attn_tensors *tensors, const struct attn_span *schedule,
+                         struct attn_error *err)
+{
+    struct attn_cp_run_args args;
+
+    ATTN_INIT(&args);
+    args.plan = plan;
+    args.batch = &f->core->batches[f->first + ATTN__RUN_MAIN];
+    args.tensors = tensors;
+    args.schedule = schedule;
+    args.scratch = &f->core->scratch;
+    return f->core->host.cp_run(f->core->ranks[f->layer->desc.class_index], &args, f->stream, err);
+}
+
 static int32_t run(const struct forward *f, enum attn__run_kind kind, struct attn_error *err)
 {
     const struct attn_batch *batch = &f->core->batches[f->first + kind];
@@ -177,8 +193,10 @@ static int32_t run(const struct forward *f, enum attn__run_kind kind, struct att
             err, ATTN_E_UNSUPPORTED, 0, "k_rope",
             "k_rope is given, but this step reads keys from k_new, and only a cache takes them in "
             "two pieces; all columns in k_new are accepted");
-    const int32_t status = f->core->host.plan_run(plan, batch, &tensors, &set->schedules[f->first + kind],
-                                                  &f->core->scratch, f->stream, err);
+    const struct attn_span *schedule = &set->schedules[f->first + kind];
+    const int32_t status = f->core->ranks != NULL ? run_ranks(f, plan, &tensors, schedule, err)
+                                                  : f->core->host.plan_run(plan, batch, &tensors, schedule,
+                                                                           &f->core->scratch, f->stream, err);
     f->core->scratch.counters_dirty = status == ATTN_OK ? 0 : 1;
     return status;
 }
@@ -236,7 +254,9 @@ static int32_t forward(const struct forward *f, struct attn_error *err)
             err, ATTN_E_INVALID, 0, "metadata",
             "the step has nothing for a layer of class %u: it needs prompts with an encoder's tokens",
             f->layer->desc.class_index);
-    if (writes(f) && !after)
+    if (f->core->ranks != NULL)
+        status = attn__ranks_check_stream(f->core, f->stream, err);
+    if (status == ATTN_OK && writes(f) && !after)
         status = write_cache(f, err);
     if (status == ATTN_OK)
         status = run_all(f, err);

@@ -129,9 +129,11 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
 {
     struct attn_builder_build_args args;
     struct attn__serialised in;
-    int32_t status = attn__serialised_check(&in, b, data, size, err);
+    int32_t status = attn__serialise_check_ranks(b, err);
 
     *out = NULL;
+    if (status == ATTN_OK)
+        status = attn__serialised_check(&in, b, data, size, err);
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&args);

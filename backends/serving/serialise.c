@@ -107,6 +107,16 @@ static int32_t add_all(struct writer *w, struct attn_error *err)
     return status;
 }
 
+int32_t attn__serialise_check_ranks(const struct attn_builder_impl *b, struct attn_error *err)
+{
+    return b->shard.world == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "cp_world",
+                            "cp_world is %u; steps of ranks are neither written nor restored, as each rank "
+                            "has slots and blocks of its own: its builder is given the sequences",
+                            b->params.cp_world);
+}
+
 int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, uint64_t capacity,
                                 uint64_t *out_size, struct attn_error *err)
 {
@@ -123,7 +133,9 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
                                             .first_row = step->first_row,
                                             .untabled = step->prefills_without_table};
     struct writer w = {.b = b};
-    int32_t status = add_all(&w, err);
+    int32_t status = attn__serialise_check_ranks(b, err);
+    if (status == ATTN_OK)
+        status = add_all(&w, err);
     const uint64_t front = sizeof header + blocks * sizeof(uint32_t);
     const uint64_t records = w.records * sizeof(struct attn_serialised_record);
 

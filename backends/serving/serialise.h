@@ -53,6 +53,9 @@ int32_t attn__serialised_check(struct attn__serialised *in, struct attn_builder_
 /* Part of the check above: fields that disagree with each other would let kernels read out of bounds. */
 int32_t attn__serialised_check_values(const struct attn__serialised *in, struct attn_error *err);
 
+/* Refuses builders with ranks. */
+int32_t attn__serialise_check_ranks(const struct attn_builder_impl *builder, struct attn_error *err);
+
 int32_t attn__builder_serialise(const struct attn_builder_impl *builder, void *data, uint64_t capacity,
                                 uint64_t *out_size, struct attn_error *err);
 int32_t attn__builder_restore(struct attn_builder_impl *builder, const void *data, uint64_t size,

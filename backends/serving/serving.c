@@ -38,6 +38,7 @@ const struct attn_state_table attn_serving_state = {
     .get_input = attn__state_get_input,
     .prepare = attn__state_prepare,
     .get_step = attn__state_get_step,
+    .wait = attn__state_wait,
 };
 
 const struct attn_layer_table attn_serving_layer = {

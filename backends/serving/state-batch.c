@@ -82,6 +82,18 @@ static int32_t check_index(const struct attn_step_array *table, const char *name
 
 /* ---------------------------------------------------------------- classes */
 
+/* With ranks: this one, its keys, and those of all. */
+static void set_ranks(const struct attn_step *step, const struct attn_step_group *from, struct attn__run *run)
+{
+    run->batch->cp_rank = step->cp_rank;
+    run->batch->cp_world = step->cp_world;
+    run->batch->cp_interleave = step->cp_interleave;
+    run->batch->kv_global_lens = from->seq_lens.device;
+    run->host->kv_global_lens = from->seq_lens.host;
+    run->batch->kv_lens = from->rank_lens.device;
+    run->host->kv_lens = from->rank_lens.host;
+}
+
 /* Self-attention over the cache of a group, or over the new tokens. */
 static int32_t set_self(const struct attn__step_view *view, uint32_t i, struct attn__run *run,
                         bool *out_found, struct attn_error *err)
@@ -101,6 +113,8 @@ static int32_t set_self(const struct attn__step_view *view, uint32_t i, struct a
     *out_found = status == ATTN_OK && set_table(&from->table, run);
     run->batch->kv_lens = from->seq_lens.device;
     run->host->kv_lens = from->seq_lens.host;
+    if (view->step->cp_world != 0)
+        set_ranks(view->step, from, run);
     if (!*out_found || state->batch == 0)
         return status;
     const struct attn__capture_layout *layout = &state->capture->layout;
@@ -178,9 +192,11 @@ void attn__run_finish(const struct attn__step_view *view, const struct attn_prob
     const struct attn_batch_host *host = run->host;
     const struct {
         const void *device, *host;
-    } arrays[] = {{batch->q_offsets.data, host->q_offsets},   {batch->kv_lens.data, host->kv_lens},
-                  {batch->kv_offsets.data, host->kv_offsets}, {batch->table.data, host->table},
-                  {batch->csr_indptr.data, host->csr_indptr}, {batch->csr_indices.data, host->csr_indices}};
+    } arrays[] = {
+        {batch->q_offsets.data, host->q_offsets},          {batch->kv_lens.data, host->kv_lens},
+        {batch->kv_offsets.data, host->kv_offsets},        {batch->table.data, host->table},
+        {batch->csr_indptr.data, host->csr_indptr},        {batch->csr_indices.data, host->csr_indices},
+        {batch->kv_global_lens.data, host->kv_global_lens}};
     bool all = true;
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)

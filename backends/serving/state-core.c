@@ -82,6 +82,7 @@ void attn__core_drop(struct attn__state_core *core)
     if (core == NULL || --core->refs > 0)
         return;
     attn__set_destroy(core, core->set);
+    attn__ranks_destroy(core);
     attn__release(&core->host, &core->memory);
     attn__staging_finish(&core->staging, &core->host);
     free(core->host_starts);
@@ -153,6 +154,12 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
     const int32_t kind = check_kind(core, i, err);
     if (kind != ATTN_OK)
         return kind;
+    if (problem->cp != 0 && core->params.collectives == NULL)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "cp",
+            "classes[%u]: cp is 1, and the state has no collectives; give it those of the ranks, "
+            "or a problem with cp=0",
+            i);
     core->max_seqs = problem->max_seqs > core->max_seqs ? problem->max_seqs : core->max_seqs;
     if (core->params.max_capture_len == 0 || problem->max_kv < core->params.max_capture_len)
         core->params.max_capture_len = problem->max_kv;
@@ -242,6 +249,8 @@ int32_t attn__core_create(const struct attn_serving_host *host, const struct att
     int32_t status = check_groups(core, params, err);
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
         status = check_class(core, i, &classes[i], err);
+    if (status == ATTN_OK)
+        status = attn__ranks_create(core, params, err);
     if (status == ATTN_OK)
         status = attn__set_create(core, NULL, &core->set, err);
     if (status == ATTN_OK)

@@ -7,7 +7,7 @@
 
 bool attn__class_has_new(const struct attn_problem *problem)
 {
-    return problem->kv_source != ATTN_KV_NEW;
+    return problem->kv_source != ATTN_KV_NEW && problem->cp == 0;
 }
 
 struct attn_plan *attn__set_plan(const struct attn__plan_set *set, uint32_t layer_class,

@@ -89,7 +89,7 @@ static int32_t check_step(const struct attn_state_impl *state, const struct attn
                           "the step has %u cache groups; the state was made for %u", metadata->step.groups,
                           core->params.groups);
     return metadata->flavour->pages == core->flavour->pages
-               ? ATTN_OK
+               ? attn__ranks_check_step(core, &metadata->step, err)
                : attn__fail(err, ATTN_E_INVALID, 0, "flavour",
                             "the step is of flavour %s; this state reads %s of flavour %s",
                             metadata->flavour->name, core->flavour->pages ? "pages" : "block tables",

@@ -7,6 +7,7 @@
 #ifndef ATTN_STATE_H
 #define ATTN_STATE_H
 
+#include "attn/parallel.h"
 #include "attn/serving.h"
 #include "capture-layout.h"
 
@@ -80,7 +81,11 @@ struct attn__state_core {
     uint32_t cross_width;
     uint32_t cross_block;
     const struct attn__flavour *flavour;
-    uint32_t max_seqs; /* the largest of all classes */
+    uint32_t max_seqs;      /* the largest of all classes */
+    struct attn_cp **ranks; /* [count] what each class exchanges parts with; NULL: keys are on one rank */
+    uint32_t cp_rank;       /* of the collectives; cp_world 0: there are none */
+    uint32_t cp_world;
+    bool cp_on_host; /* they work on the host's memory, at once */
     struct attn__plan_set *set;
     struct attn__allocation memory; /* scratch and counters, and lengths */
     struct attn_scratch scratch;
@@ -174,6 +179,19 @@ void attn__core_drop(struct attn__state_core *core);
 int32_t attn__allocate(const struct attn_serving_host *host, uint64_t size, struct attn__allocation *out,
                        struct attn_error *err);
 void attn__release(const struct attn_serving_host *host, struct attn__allocation *block);
+
+/* ---------------------------------------------------------------- state-ranks.c */
+
+/* Makes what the classes exchange parts with, if params->collectives is given. */
+int32_t attn__ranks_create(struct attn__state_core *core, const struct attn_state_params *params,
+                           struct attn_error *err);
+void attn__ranks_destroy(struct attn__state_core *core);
+/* Refuses a step that was built for other ranks than those of the collectives. */
+int32_t attn__ranks_check_step(const struct attn__state_core *core, const struct attn_step *step,
+                               struct attn_error *err);
+/* Refuses a stream on which collectives of the host cannot be: they are made at once, not by a launch. */
+int32_t attn__ranks_check_stream(const struct attn__state_core *core, void *stream, struct attn_error *err);
+int32_t attn__state_wait(struct attn_state_impl *state, void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- state-staging.c */
 

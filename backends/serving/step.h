@@ -30,6 +30,7 @@ struct attn_step_group {
     struct attn_step_array seq_lens;      /* i32 [seqs]: seq_lens_tensor, trimmed to a window */
     struct attn_step_array seq_lens_list; /* i32 [seqs], on the host alone: seq_lens */
     struct attn_step_array seq_starts;    /* i32 [seqs + 1], sums of seq_lens: seq_start_loc */
+    struct attn_step_array rank_lens;     /* i32 [seqs], with ranks: keys that this one holds; no field */
     struct attn_step_array table;         /* [rows, width]: block_tables */
     /* Of flavours with pages. Padding has none; sequences of a profile run are left out. */
     struct attn_step_array page_starts;    /* i32 [seqs + 1]: paged_kv_indptr */
@@ -81,6 +82,9 @@ struct attn_step {
     uint32_t head_dim;
     uint32_t kv_dtype;
     uint32_t q_dtype;
+    uint32_t cp_rank; /* of the builder's parameters too; cp_world 0: keys are on one rank */
+    uint32_t cp_world;
+    uint32_t cp_interleave;
     struct attn_step_array query_starts;  /* i32 [queries + 1], and on to seqs + 1: query_start_loc */
     struct attn_step_array decode_starts; /* i32 [queries - prefills + 1]: those of the decodes, from 0 on */
     struct attn_step_array context_lens;  /* i32 [queries]: context_lens_tensor */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The functions of libattn that states and layers of plugins may call. */
 #include "attn/device.h"
+#include "attn/parallel.h"
 #include "dispatch/plan.h"
 #include "select/problem.h"
 #include "serving/handle.h"
@@ -44,5 +45,9 @@ void attn__serving_host(struct attn_backend *backend, struct attn_serving_host *
                                       .event_create = attn_event_create,
                                       .event_record = attn_event_record,
                                       .event_query = attn_event_query,
-                                      .event_destroy = attn_event_destroy};
+                                      .event_destroy = attn_event_destroy,
+                                      .cp_create = attn_cp_create,
+                                      .cp_destroy = attn_cp_destroy,
+                                      .cp_run = attn_cp_run,
+                                      .cp_wait = attn_cp_wait};
 }

@@ -2,6 +2,7 @@
 /* States: handles, arguments, and the calls into the backend's table. */
 #include <stdlib.h>
 
+#include "attn/parallel.h"
 #include "serving/handle.h"
 
 int32_t attn__state_begin(const struct attn_state *state, const char *what, struct attn_error *err)
@@ -76,6 +77,17 @@ static void drop(struct attn_state *state)
     free(state);
 }
 
+/* A plugin's own state that knows nothing of ranks would leave keys of others out. */
+static int32_t check_ranks(const struct attn_backend *backend, const struct attn_state_params *params,
+                           struct attn_error *err)
+{
+    return params->collectives == NULL || backend->entry->table.state->wait != NULL
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "collectives",
+                            "collectives are given, but the state of %s has no ranks; NULL is accepted",
+                            backend->entry->table.name);
+}
+
 int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_class *classes,
                           uint32_t count, const struct attn_state_params *params, struct attn_state **out,
                           struct attn_error *err)
@@ -97,6 +109,9 @@ int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_
         return attn__fail(err, ATTN_E_INVALID, 0, "classes",
                           "classes is %s and count %u; at least one is wanted",
                           classes == NULL ? "NULL" : "given", count);
+    status = check_ranks(backend, known, err);
+    if (status != ATTN_OK)
+        return status;
     struct attn_state *state = new_state(backend);
     if (state == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "state", "no memory for a state");
@@ -289,4 +304,16 @@ int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class
     status = state->table->get_step(state->impl, layer_class, &step, &own);
     status = attn__serving_end(state->backend, status, &own, "state get_step", err);
     return status == ATTN_OK ? attn__answer(out, &step, sizeof step, "out", err) : status;
+}
+
+int32_t attn_state_wait(struct attn_state *state, void *stream, struct attn_error *err)
+{
+    const int32_t status = begin(state, "attn_state_wait", OFFERS(state, wait), err);
+
+    if (status != ATTN_OK)
+        return status;
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__serving_end(state->backend, state->table->wait(state->impl, stream, &own), &own,
+                             "state wait", err);
 }

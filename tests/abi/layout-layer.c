@@ -90,7 +90,15 @@ AT(attn_layer_class, problem, 0);
 AT(attn_layer_class, group, 8);
 AT(attn_layer_class, new_dtype, 12);
 
-SIZE(attn_state_params, 48);
+SIZE(attn_builder_params, 104);
+AT(attn_builder_params, struct_size, 0);
+AT(attn_builder_params, max_map, 84);
+AT(attn_builder_params, cp_rank, 88);
+AT(attn_builder_params, cp_world, 92);
+AT(attn_builder_params, cp_interleave, 96);
+AT(attn_builder_params, reserved, 100);
+
+SIZE(attn_state_params, 64);
 AT(attn_state_params, struct_size, 0);
 AT(attn_state_params, flavour, 4);
 AT(attn_state_params, group, 8);
@@ -101,6 +109,9 @@ AT(attn_state_params, steps, 28);
 AT(attn_state_params, cross, 32);
 AT(attn_state_params, capture_tokens, 40);
 AT(attn_state_params, capture_num_tokens, 44);
+AT(attn_state_params, collectives, 48);
+AT(attn_state_params, cp_heads, 56);
+AT(attn_state_params, reserved, 60);
 
 SIZE(attn_state_capture_args, 24);
 AT(attn_state_capture_args, struct_size, 0);

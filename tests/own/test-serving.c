@@ -10,6 +10,7 @@
 
 #include <attn/device.h>
 #include <attn/layer.h>
+#include <attn/parallel.h>
 
 #include "oracle.h"
 
@@ -496,8 +497,12 @@ static void test_mystyle(struct model *model)
                                          .max_seqs = 1,
                                          .max_tokens = 1};
     const struct attn_builder_device_args device = {.struct_size = sizeof device};
+    const struct attn_collectives net = {.struct_size = sizeof net};
+    const struct attn_state_params ranks = {
+        .struct_size = sizeof ranks, .group = &model->group, .collectives = &net};
     struct attn_metadata *metadata = build(model->builder, one, NULL), *part;
     struct attn_builder *builder;
+    struct attn_state *state;
 
     need(attn_state_begin_forward(model->state, metadata, NULL, &err));
     build(model->builder, one, NULL);
@@ -510,6 +515,11 @@ static void test_mystyle(struct model *model)
             "the backend's builder has no set_device", "another one");
     refused(attn_builder_create(model->backend, &params, &builder, &err), ATTN_E_UNSUPPORTED, "flavour",
             "flavour 0", "a flavour of the list");
+    refused(attn_state_create(model->backend, &model->class, 1, &ranks, &state, &err), ATTN_E_UNSUPPORTED,
+            "collectives", "the state of own/mystyle has no ranks",
+            "ranks, of which the state knows nothing");
+    refused(attn_state_wait(model->state, NULL, &err), ATTN_E_UNSUPPORTED, "state",
+            "the state of own/mystyle has none", "nor does it wait for them");
 }
 
 static void test_borrowed(struct model *model)

@@ -99,6 +99,16 @@ struct attn_builder_params {
     const char *const *modalities;          /* [modality_count] names; strings must outlive the builder */
     uint32_t modality_count;
     uint32_t max_map; /* index pairs of one modality in a step */
+    /*
+     * Keys that cp_world ranks hold, cp_interleave at a time in turn (docs/definition.md, section 4), and
+     * this one of them; all 0: one holds all. Lengths stay those of all keys; lists and rows of blocks are
+     * this rank's, and tokens of others have slot -1. cp_interleave divides the blocks, and chunked is 1.
+     * Experimental: may change in any release. What is refused with ranks: docs/parallel.md.
+     */
+    uint32_t cp_rank;
+    uint32_t cp_world;
+    uint32_t cp_interleave;
+    uint32_t reserved;
 };
 
 /* ---------------------------------------------------------------- what a step is made of */
@@ -275,6 +285,8 @@ struct attn_layer_class {
                            0 = that of q, or bf16 if q has 8 bits */
 };
 
+struct attn_collectives; /* attn/parallel.h */
+
 /* Capture buffers follow from max_batch, max_kv and the groups, everything else from the problems' maxima. */
 struct attn_state_params {
     uint32_t struct_size;
@@ -287,6 +299,14 @@ struct attn_state_params {
     const struct attn_builder_group *cross; /* cross-attention's blocks; NULL without */
     uint32_t capture_tokens;                /* most query tokens of a sequence in a graph; 0 = 1 */
     uint32_t capture_num_tokens; /* most query tokens of a graph of any mix; 0: there are no such graphs */
+    /*
+     * What connects the ranks that hold the keys (attn/parallel.h), for steps of builders with cp_rank and
+     * cp_world; NULL: one holds all. Copied. Then all problems have cp=1 and lse=1, and nothing is captured.
+     * Experimental: may change in any release.
+     */
+    const struct attn_collectives *collectives;
+    uint32_t cp_heads; /* with collectives, enum attn_cp_heads: which heads q, out and lse of layers have */
+    uint32_t reserved;
 };
 
 /*
@@ -328,6 +348,8 @@ struct attn_layer_desc {
 /*
  * One forward of one layer, all in the backend's memory. Rows are the step's tokens in its order: prompts,
  * decodes, padding. Of `encoder` and of cross-attention's keys they are the encoder's tokens of all prompts.
+ * With ranks `heads` are this rank's where heads are split, keys and values those of all new tokens, and lse
+ * may be left out.
  */
 struct attn_layer_tensors {
     uint32_t struct_size;

@@ -67,7 +67,7 @@ ATTN_API int32_t attn_builder_set_row(struct attn_builder *builder, const struct
  * lengths, start locations and pages there, by one kernel per cache group, and what a build from host lists
  * would give is the same byte for byte, but for pages behind those in use. Values are then not known on the
  * host: seq_lens is null, and views have no `host` unless the device is the host. Padding of a graph is in
- * the arrays. ATTN_E_UNSUPPORTED: an encoder, or a backend without advance_step.
+ * the arrays. ATTN_E_UNSUPPORTED: an encoder, ranks, or a backend without advance_step.
  */
 ATTN_API int32_t attn_builder_set_device(struct attn_builder *builder,
                                          const struct attn_builder_device_args *args, struct attn_error *err);
@@ -108,8 +108,8 @@ ATTN_API int32_t attn_metadata_get_part(struct attn_metadata *metadata, uint32_t
  * the block tables already: attn_builder_set_row adds them, and from the first advance on changes nothing
  * else of the step. FlashInfer takes no more blocks than the step was built with. Parts end here.
  * ATTN_E_INVALID names the field that is not as required, and then nothing has changed;
- * ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, or a device whose backend has no
- * advance_step.
+ * ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, ranks on a device with memory of its
+ * own, or a device whose backend has no advance_step.
  */
 ATTN_API int32_t attn_metadata_advance_step(struct attn_metadata *metadata,
                                             const struct attn_advance_args *args, void *stream,
@@ -118,7 +118,8 @@ ATTN_API int32_t attn_metadata_advance_step(struct attn_metadata *metadata,
 /*
  * Writes a step into `capacity` bytes for builders of other processes: struct attn_serialised_header.
  * *out_size gets the size, of what is needed with ATTN_E_SIZE; `data` may be NULL with capacity 0.
- * ATTN_E_STATE: some values are on the device alone.
+ * ATTN_E_STATE: some values are on the device alone. ATTN_E_UNSUPPORTED: a builder with ranks, which neither
+ * writes steps nor restores them, since each rank has slots and blocks of its own.
  */
 ATTN_API int32_t attn_metadata_serialise(const struct attn_metadata *metadata, void *data, uint64_t capacity,
                                          uint64_t *out_size, struct attn_error *err);
@@ -170,7 +171,8 @@ struct attn_state;
 /*
  * Makes a state of `count` layer classes. ATTN_E_INVALID names a parameter, or as classes[I].KEY a key of a
  * problem: a FlashInfer state reads index lists (addr=csr), others block tables (addr=table).
- * ATTN_E_UNSUPPORTED if the backend does not serve a class, or stages copies but has no events.
+ * ATTN_E_UNSUPPORTED if the backend does not serve a class, or stages copies but has no events. With
+ * collectives each class gets buffers for parts of results; nothing is sent.
  */
 ATTN_API int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_class *classes,
                                    uint32_t count, const struct attn_state_params *params,
@@ -181,7 +183,8 @@ ATTN_API void attn_state_destroy(struct attn_state *state);
 /*
  * Begins to capture graphs of at most max_batch sequences: allocates the capture buffers, and unless the
  * device is the host as much staging for each of params.steps. They live as long as the capture or any clone.
- * ATTN_E_STATE if a capture was begun already, or on a clone; ATTN_E_UNSUPPORTED without events.
+ * ATTN_E_STATE if a capture was begun already, or on a clone; ATTN_E_UNSUPPORTED without events, and with
+ * collectives.
  */
 ATTN_API int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max_batch, void *stream,
                                           struct attn_error *err);
@@ -281,6 +284,10 @@ ATTN_API void attn_layer_destroy(struct attn_layer *layer);
  * In order of `stream`, and legal inside a capture with the clone of a size and its capture metadata. Nothing
  * is allocated. ATTN_E_STATE: no step, or of other metadata. ATTN_E_INVALID names what is missing or does not
  * fit. After a failure what was written to the cache and to `out` is undefined.
+ *
+ * With collectives new keys go to this rank's slots, and attention is over the keys of all ranks: all make
+ * the same calls in the same order, and attn_cp_run (attn/parallel.h) says what a failure means for the
+ * others. ATTN_E_PEER is passed on as it is.
  */
 ATTN_API int32_t attn_layer_forward(const struct attn_layer *layer, struct attn_state *state,
                                     const struct attn_metadata *metadata, struct attn_kv *kv,

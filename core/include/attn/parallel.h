@@ -9,6 +9,9 @@
  *   once         attn_cp_create, on each rank
  *   each layer   attn_cp_run in place of attn_plan_run, by all ranks in the same order
  *
+ * or, on the serving layer (attn/layer.h): a builder with cp_rank and cp_world, a state with collectives, and
+ * attn_layer_forward as ever, by all ranks in the same order.
+ *
  * libattn starts no processes and looks for no peers. Ranks see the same sequences and the same query tokens
  * in a step. Slots of new keys: attn_slot_mapping with cp_rank; keys that a rank holds: attn_cp_count.
  *
@@ -144,6 +147,14 @@ ATTN_API int32_t attn_cp_run(struct attn_cp *cp, const struct attn_cp_run_args *
  * after the launch of a graph failures of collectives are known here first. ATTN_E_PEER as above.
  */
 ATTN_API int32_t attn_cp_wait(struct attn_cp *cp, void *stream, struct attn_error *err);
+
+struct attn_state; /* attn/layer.h */
+
+/*
+ * The same for the layers of a state with collectives. ATTN_E_INVALID: a state without; ATTN_E_UNSUPPORTED: a
+ * plugin whose state has none.
+ */
+ATTN_API int32_t attn_state_wait(struct attn_state *state, void *stream, struct attn_error *err);
 
 #endif
 

@@ -297,6 +297,10 @@ struct attn_kv;
 struct attn_builder_impl;  /* defined by the implementation of the builder */
 struct attn_metadata_impl; /* belongs to its builder */
 
+struct attn_cp; /* attn/parallel.h, which is experimental */
+struct attn_cp_params;
+struct attn_cp_run_args;
+
 /*
  * The backend that a builder, a state or a layer belongs to: its own tables, and functions of attn.h and
  * device.h by these names, which check arguments as for any caller. An implementation that keeps it copies
@@ -345,6 +349,13 @@ struct attn_serving_host {
     int32_t (*event_record)(struct attn_backend *backend, void *event, void *stream, struct attn_error *err);
     int32_t (*event_query)(struct attn_backend *backend, void *event, struct attn_error *err);
     void (*event_destroy)(struct attn_backend *backend, void *event);
+    /* Keys on several ranks, for states with collectives. Experimental, as attn/parallel.h is. */
+    int32_t (*cp_create)(struct attn_backend *backend, const struct attn_cp_params *params,
+                         struct attn_cp **out, struct attn_error *err);
+    void (*cp_destroy)(struct attn_cp *cp);
+    int32_t (*cp_run)(struct attn_cp *cp, const struct attn_cp_run_args *args, void *stream,
+                      struct attn_error *err);
+    int32_t (*cp_wait)(struct attn_cp *cp, void *stream, struct attn_error *err);
 };
 
 /*
@@ -446,6 +457,8 @@ struct attn_state_table {
     /* Optional. For engines that run plans themselves. */
     int32_t (*get_step)(const struct attn_state_impl *state, uint32_t layer_class,
                         struct attn_state_step *out, struct attn_error *err);
+    /* Optional. attn_state_wait; a state without it is given no collectives. */
+    int32_t (*wait)(struct attn_state_impl *state, void *stream, struct attn_error *err);
 };
 
 /* The sizes of a struct attn_state_table, as designated initialisers. */

@@ -17,7 +17,7 @@
  */
 #define ATTN_ABI_MAJOR 0
 /* Raised by every change of the interface. */
-#define ATTN_ABI_MINOR 7
+#define ATTN_ABI_MINOR 8
 
 /* The one symbol that a plugin exports. Its number counts entry signatures, not ABI versions. */
 #define ATTN_PLUGIN_ENTRY_SYMBOL "attn_plugin_entry_v1"
