@@ -34,7 +34,8 @@ enum {
     KEY_TOY_WINDOW,
     KEY_AUDIO,
     KEY_BACKEND,
-    KEY_Q
+    KEY_Q,
+    KEY_RANKS
 };
 
 #define ACTIVATION_TYPES "f32, f16, bf16"
@@ -57,6 +58,8 @@ static const struct argp_option options[] = {
     {"no-reuse", KEY_NO_REUSE, NULL, 0, "compute what prompts have in common for each of them", 1},
     {"graph", KEY_GRAPH, "on|off", 0, "replay captured graphs where all texts generate (off)", 1},
     {"steps", KEY_STEPS, "N", 0, "generate up to N tokens of each text before prompts are looked at (1)", 1},
+    {"ranks", KEY_RANKS, "N", 0,
+     "spread the keys of each text over N ranks, which are threads; --block is of each (1)", 1},
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
     {"backend", KEY_BACKEND, "LIST", 0,
      "backends that are wanted, the first that serves wins (as ATTN_BACKEND says)", 1},
@@ -175,6 +178,9 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
     case KEY_STEPS:
         a->steps = (uint32_t)number("steps", text, 1, MOST_STEPS);
         return 0;
+    case KEY_RANKS:
+        a->ranks = (uint32_t)number("ranks", text, 1, MOST_RANKS);
+        return 0;
     case KEY_GRAPH:
         a->graph = on_or_off("graph", text);
         return 0;
@@ -289,6 +295,7 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
                               .block = 16,
                               .chunk = 256,
                               .steps = 1,
+                              .ranks = 1,
                               .kv = "f16",
                               .q = "f32",
                               .seed = 1,

@@ -25,6 +25,7 @@ struct arguments {
     uint32_t blocks;      /* 0: as many as the sequences can need */
     uint32_t host_blocks; /* 0: the contents of blocks that are given up are computed again */
     uint32_t steps;
+    uint32_t ranks;
     uint32_t toy_window; /* 0: all of its layers see all tokens */
     bool reuse;
     bool graph;
@@ -42,7 +43,8 @@ enum {
     MOST_PARALLEL = 1024,
     DEFAULT_PARALLEL = 8,
     MOST_BLOCKS = 1 << 24,
-    MOST_STEPS = 64
+    MOST_STEPS = 64,
+    MOST_RANKS = 64
 };
 
 /* Exits with EXIT_USAGE after a message when the command line is wrong. */

@@ -49,6 +49,8 @@ static int run_speech_model(const struct arguments *a, struct prompts *prompts, 
     if (a->audio && !speech)
         return failure_set(err, "--audio is for speech models, which %s is not",
                            a->model ? a->model : "the toy model");
+    if (speech && a->ranks > 1)
+        return failure_set(err, "--ranks is %u; speech models run on one rank: accepted is 1", a->ranks);
     *out_handled = speech;
     return speech ? speech_clips(a, prompts, threads, err) : 0;
 }
@@ -161,6 +163,7 @@ static int answer(struct engine *e, const struct arguments *a, const struct prom
                       .q = a->q,
                       .backend = a->backend,
                       .graph = a->graph,
+                      .ranks = a->ranks,
                       .seed = a->seed},
         .compare = a->compare_kv,
         .stop = &interrupted,

@@ -21,13 +21,21 @@ static unsigned directory_count;
 
 void cli_init(int argc, char **argv)
 {
-    if (argc != 7 && argc != 8) {
+    if (argc < 7 || argc > 9) {
         fprintf(stderr,
-                "usage: %s ATTN-INFO ATTN-BENCH PLUGIN-DIR NOOP-PLUGIN NOISY-DIR MAN-DIR [ATTN-GENERATE]\n",
+                "usage: %s ATTN-INFO ATTN-BENCH PLUGIN-DIR NOOP-PLUGIN NOISY-DIR MAN-DIR [ATTN-GENERATE "
+                "[SMALL-MODELS]]\n",
                 argv[0]);
         exit(2);
     }
-    places = (struct places){argv[1], argv[2], argv[3], argv[4], argv[5], argv[6], argv[7]};
+    places = (struct places){argv[1],
+                             argv[2],
+                             argv[3],
+                             argv[4],
+                             argv[5],
+                             argv[6],
+                             argc > 7 ? argv[7] : NULL,
+                             argc > 8 ? argv[8] : NULL};
 }
 
 /* Prints a text as TAP comments. */

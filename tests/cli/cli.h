@@ -15,6 +15,7 @@ struct places {
     const char *noisy;         /* directory of the plugin that prints */
     const char *man;           /* sources of the manual pages */
     const char *attn_generate; /* NULL: not given */
+    const char *small_models;  /* writes models into a directory; NULL: not given */
 };
 extern struct places places;
 

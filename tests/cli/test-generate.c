@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attn-generate on the toy model: what it prints where, and what it refuses with what words. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +33,8 @@ static void test_more_usage(void)
 {
     refuses("--toy -p a --graph maybe", 2, "--graph is 'maybe'; accepted: on, off");
     refuses("--toy -p a --steps 65", 2, "--steps is '65'; accepted: 1 to 64");
+    refuses("--toy -p a --ranks 0", 2, "--ranks is '0'; accepted: 1 to 64");
+    refuses("--toy -p a --ranks 65", 2, "--ranks is '65'; accepted: 1 to 64");
     refuses("--toy-window 0 -p a", 2, "--toy-window is '0'; accepted: 1 to 2147483647");
 }
 
@@ -85,6 +88,72 @@ static void test_ways(void)
           &result, "the report tells of them, without a line of progress");
     result_finish(&result);
     result_finish(&alone);
+}
+
+/*
+ * `arguments` with each number of ranks give the texts of `plain` on one, and the report has `line`. All
+ * ranks together have `blocks` pages; 0: as many as the texts want.
+ */
+static void same_on_ranks(const char *arguments, const char *plain, uint32_t blocks, const char *line)
+{
+    struct result alone, result;
+    char all[1024], own[64] = "", wanted[32];
+
+    run(&alone, "", places.attn_generate, plain);
+    check(alone.code == 0 && alone.out[0] != '\0' && strstr(alone.err, "ranks: ") == NULL, &alone,
+          "%s: texts of one rank", plain);
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        if (blocks > 0)
+            snprintf(own, sizeof own, "--blocks %u ", blocks / ranks);
+        snprintf(all, sizeof all, "%s %s--ranks %u", arguments, own, ranks);
+        snprintf(wanted, sizeof wanted, "\nranks: %u\n", ranks);
+        run(&result, "", places.attn_generate, all);
+        check(result.code == 0 && strcmp(alone.out, result.out) == 0 && strstr(result.err, line) != NULL &&
+                  (strstr(result.err, wanted) != NULL) == (ranks > 1),
+              &result, "%s: the same texts", all);
+        result_finish(&result);
+    }
+    result_finish(&alone);
+}
+
+/* Ranks that hold the keys together: chunks, shared and copied blocks, blocks that are given up, windows,
+ * steps that advance. */
+static void test_ranks(void)
+{
+    static const char prompts[] = "the beginning that all of them have, and then something else\n"
+                                  "the beginning that all of them have, and then something new\n"
+                                  "x\n"
+                                  "the beginning that all of them have\n"
+                                  "another one that has nothing in common with those before\n";
+    const char *directory = directory_make();
+    char batch[512], plain[600], arguments[700];
+    struct result result;
+
+    file_write(directory, "prompts", prompts);
+    snprintf(batch, sizeof batch, "--batch %s/prompts --raw -n 40 --parallel 4 --chunk 20", directory);
+    snprintf(plain, sizeof plain, "--toy %s", batch);
+    snprintf(arguments, sizeof arguments, "%s --block 2", plain);
+    same_on_ranks(arguments, plain, 52, "gave up their blocks: ");
+    snprintf(arguments, sizeof arguments, "%s --block 2 --host-blocks 60 --no-reuse", plain);
+    same_on_ranks(arguments, plain, 52, " of them to the host");
+    snprintf(arguments, sizeof arguments, "%s --block 3 --steps 4", plain);
+    same_on_ranks(arguments, plain, 0, "\nreused: ");
+    same_on_ranks(arguments, plain, 0, "\nadvanced: ");
+    snprintf(plain, sizeof plain, "--toy-window 24 %s", batch);
+    snprintf(arguments, sizeof arguments, "%s --block 4", plain);
+    same_on_ranks(arguments, plain, 0, "backend: ");
+    same_on_ranks("--toy -p hello -n 24 --parallel 3 --temp 0.8 --block 4",
+                  "--toy -p hello -n 24 --parallel 3 --temp 0.8", 0, "\ncopied: ");
+    refuses("--toy -p a --ranks 2 --graph on", 1,
+            "graph is on with 2 ranks, whose steps are not captured; accepted is off");
+    refuses("--toy -p a --ranks 2 --backend cpu/flashinfer", 1,
+            "flavour is flashinfer and cp_world 2; with ranks flavours whose kernels read block tables are "
+            "accepted: flash-attn, rocm-flash, xformers");
+    run(&result, "", places.small_models, directory);
+    result_finish(&result);
+    snprintf(arguments, sizeof arguments, "-m %s/whisper.gguf --audio %s/clip.wav --ranks 2", directory,
+             directory);
+    refuses(arguments, 1, "--ranks is 2; speech models run on one rank: accepted is 1");
 }
 
 /* A backend that stands for one without graphs. */
@@ -250,6 +319,7 @@ int main(int argc, char **argv)
     test_more_usage();
     test_refused_prompts();
     test_ways();
+    test_ranks();
     test_no_graphs();
     test_backend();
     test_narrow_backend();

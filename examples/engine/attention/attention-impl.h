@@ -4,6 +4,7 @@
 #define ENGINE_ATTENTION_IMPL_H
 
 #include <attn/layer.h>
+#include <attn/parallel.h>
 
 #include "attention.h"
 #include "device.h"
@@ -47,6 +48,8 @@ struct attention_row {
 struct attention {
     struct attention_shape shape;
     struct attention_options options;
+    struct attn_collectives net;   /* size 0: all keys are here */
+    struct attention_ranks *ranks; /* of rank 0: all of them, itself included; NULL: there are no others */
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
@@ -92,6 +95,10 @@ static inline uint32_t attention_group_of(const struct attention *a, uint32_t la
 {
     return a->shape.group ? a->shape.group[layer] : 0;
 }
+
+/* What a rank is: all of the object, with its part of the keys. Without `net` it has all keys. */
+int attention_create_rank(const struct attention_shape *shape, const struct attention_options *options,
+                          const struct attn_collectives *net, struct attention **out, struct failure *err);
 
 /* Caches, block lists and tensors: everything that comes after the backend. */
 int attention_allocate(struct attention *a, struct failure *err);

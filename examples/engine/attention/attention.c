@@ -2,6 +2,7 @@
 /* Backend, builder, state and layers of a model: one cache group and one layer class for each kind of layer.
  */
 #include "attention-impl.h"
+#include "ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +37,11 @@ static int make_builder(struct attention *a, struct failure *err)
     params.head_dim = p->head_dim;
     params.q_dtype = p->q_dtype;
     params.kv_dtype = p->k_dtype;
+    if (a->net.size) {
+        params.cp_rank = a->net.rank;
+        params.cp_world = a->net.size;
+        params.cp_interleave = 1; /* so that all ranks have as many keys, or one more */
+    }
     if (attn_builder_create(a->backend, &params, &a->builder, &error) < 0)
         return device_fail(err, "builder", &error);
     return 0;
@@ -49,6 +55,10 @@ static int make_state(struct attention *a, struct failure *err)
     ATTN_INIT(&error);
     params.groups = a->shape.groups;
     params.group = a->builder_groups;
+    if (a->net.size) {
+        params.collectives = &a->net;
+        params.cp_heads = ATTN_CP_HEADS_ALL;
+    }
     if (attn_state_create(a->backend, a->classes, a->shape.groups, &params, &a->state, &error) < 0)
         return device_fail(err, "state", &error);
     return 0;
@@ -129,6 +139,8 @@ static int describe_problem(struct attention *a, uint32_t group, struct failure 
     }
     if (a->options.graph)
         p->graph = ATTN_GRAPH_SINGLE;
+    if (a->net.size)
+        p->cp = p->lse = 1;
     if (attn_problem_resolve(p, p, &error) < 0)
         return device_fail(err, "problem", &error);
     return 0;
@@ -192,9 +204,13 @@ static int check_options(const struct attention_shape *shape, const struct atten
         return failure_set(err, "a model has %u layers, %u heads, %u kv heads of %u; accepted are 1 and more",
                            shape->layers, shape->heads, shape->kv_heads, shape->head_dim);
     if (!options->block || !options->max_tokens || !options->max_chunk ||
-        options->max_tokens > INT32_MAX / 2 || options->block > INT32_MAX / 2)
+        options->max_tokens > INT32_MAX / 2 || options->block > INT32_MAX / 2 ||
+        (options->ranks && options->block > INT32_MAX / 2 / options->ranks))
         return failure_set(err, "block %u, tokens %u, chunk %u; accepted are 1 to %d", options->block,
                            options->max_tokens, options->max_chunk, INT32_MAX / 2);
+    if (options->ranks > 1 && options->graph)
+        return failure_set(err, "graph is on with %u ranks, whose steps are not captured; accepted is off",
+                           options->ranks);
     for (uint32_t i = 0; shape->group && i < shape->layers; i++)
         if (shape->group[i] >= (shape->groups ? shape->groups : 1))
             return failure_set(err, "layer %u is in cache group %u; accepted are 0 to %u", i, shape->group[i],
@@ -214,16 +230,16 @@ static int make(struct attention *a, struct failure *err)
     return a->options.graph ? attention_capture(a, err) : 0;
 }
 
-int attention_create(const struct attention_shape *shape, const struct attention_options *options,
-                     struct attention **out, struct failure *err)
+int attention_create_rank(const struct attention_shape *shape, const struct attention_options *options,
+                          const struct attn_collectives *net, struct attention **out, struct failure *err)
 {
-    if (check_options(shape, options, err) < 0)
-        return -1;
     struct attention *a = calloc(1, sizeof *a);
     if (!a)
         return failure_set(err, "no memory for the attention layers");
     a->shape = *shape;
     a->options = *options;
+    if (net)
+        a->net = *net;
     if (!a->options.max_seqs)
         a->options.max_seqs = 1;
     if (!a->options.max_batch_tokens)
@@ -240,10 +256,21 @@ int attention_create(const struct attention_shape *shape, const struct attention
     return 0;
 }
 
+int attention_create(const struct attention_shape *shape, const struct attention_options *options,
+                     struct attention **out, struct failure *err)
+{
+    if (check_options(shape, options, err) < 0)
+        return -1;
+    return options->ranks > 1 ? ranks_create(shape, options, out, err)
+                              : attention_create_rank(shape, options, NULL, out, err);
+}
+
 void attention_destroy(struct attention *a)
 {
     if (!a)
         return;
+    struct attention_ranks *ranks = a->ranks;
+    ranks_stop(ranks);
     device_synchronize(&a->device);
     attention_free_graphs(a);
     free_model(a);
@@ -253,6 +280,7 @@ void attention_destroy(struct attention *a)
     attn_decision_destroy(a->decision);
     attn_context_destroy(a->context);
     free(a);
+    ranks_free(ranks); /* the state's collectives are gone */
 }
 
 void attention_get_info(const struct attention *a, struct attention_info *out)
@@ -262,6 +290,7 @@ void attention_get_info(const struct attention *a, struct attention_info *out)
     out->device_name = a->device.name;
     out->kernels = a->kernels;
     out->generic = device_find_generic(a->decision);
+    out->ranks = a->net.size ? a->net.size : 1;
     out->graphs = a->size_count;
     out->replayed = a->replayed;
     out->advanced = a->advanced;

@@ -46,9 +46,16 @@ struct attention_options {
     const char *backend; /* wanted list, NULL: as ATTN_BACKEND says */
     uint64_t seed;       /* of the order in which blocks lie in memory */
     bool graph;          /* steps of one token per sequence replay captured graphs */
+    uint32_t ranks;      /* that hold the keys of each sequence, threads of this process; 0: one */
     const char *const *variables; /* "NAME=VALUE" before the environment */
     uint32_t variable_count;
 };
+
+/* Tokens of a sequence that a block number stands for: with ranks it is a block on each of them. */
+static inline uint32_t attention_block_tokens(const struct attention_options *o)
+{
+    return o->block * (o->ranks > 1 ? o->ranks : 1);
+}
 
 /* What was chosen, and what was done. Texts are valid as long as the object. */
 struct attention_info {
@@ -57,9 +64,10 @@ struct attention_info {
     const char *device_name; /* with the vendor's name of the device */
     const char *kernels;
     const char *generic; /* one of the kernels, or NULL */
-    uint32_t graphs;     /* captured sizes */
-    uint64_t replayed;   /* steps that ran as graphs */
-    uint64_t advanced;   /* steps that followed one without a builder */
+    uint32_t ranks;
+    uint32_t graphs;   /* captured sizes */
+    uint64_t replayed; /* steps that ran as graphs */
+    uint64_t advanced; /* steps that followed one without a builder */
 };
 
 int attention_create(const struct attention_shape *shape, const struct attention_options *options,

@@ -2,6 +2,7 @@
 /* Memory behind the attention layers: caches, tensors of a step, and blocks that move to the host and back.
  */
 #include "attention-impl.h"
+#include "ranks.h"
 #include "rng.h"
 
 #include <inttypes.h>
@@ -107,7 +108,7 @@ static int make_group(struct attention *a, uint32_t g, uint64_t *seed, struct fa
 static int make_groups(struct attention *a, struct failure *err)
 {
     uint64_t seed = a->options.seed;
-    a->width = (a->options.max_tokens - 1) / a->options.block + 1;
+    a->width = (a->options.max_tokens - 1) / attention_block_tokens(&a->options) + 1;
     for (uint32_t g = 0; g < a->shape.groups; g++)
         if (make_group(a, g, &seed, err) < 0)
             return -1;
@@ -271,7 +272,7 @@ static int swap_layer(struct attention *a, uint32_t layer, uint32_t count, bool 
     return 0;
 }
 
-static int swap(struct attention *a, const struct block_moves *moves, bool out, struct failure *err)
+static int swap_here(struct attention *a, const struct block_moves *moves, bool out, struct failure *err)
 {
     for (uint32_t g = 0; moves->count && g < a->shape.groups; g++) {
         uint32_t count = fill_pairs(a, moves, g, out, !out);
@@ -282,14 +283,24 @@ static int swap(struct attention *a, const struct block_moves *moves, bool out, 
     return 0;
 }
 
+static int swap_out_here(struct attention *a, const void *moves, struct failure *err)
+{
+    return swap_here(a, moves, true, err);
+}
+
+static int swap_in_here(struct attention *a, const void *moves, struct failure *err)
+{
+    return swap_here(a, moves, false, err);
+}
+
 int attention_swap_out(struct attention *a, const struct block_moves *moves, struct failure *err)
 {
-    return swap(a, moves, true, err);
+    return ranks_call(a, swap_out_here, moves, err);
 }
 
 int attention_swap_in(struct attention *a, const struct block_moves *moves, struct failure *err)
 {
-    return swap(a, moves, false, err);
+    return ranks_call(a, swap_in_here, moves, err);
 }
 
 static int copy_group(struct attention *a, uint32_t group, uint32_t count, struct failure *err)
@@ -317,12 +328,18 @@ static int copy_group(struct attention *a, uint32_t group, uint32_t count, struc
     return status;
 }
 
-int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err)
+static int copy_here(struct attention *a, const void *args, struct failure *err)
 {
+    const struct block_moves *moves = args;
     for (uint32_t g = 0; moves->count && g < a->shape.groups; g++) {
         uint32_t count = fill_pairs(a, moves, g, true, true);
         if (count && copy_group(a, g, count, err) < 0)
             return -1;
     }
     return 0;
+}
+
+int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err)
+{
+    return ranks_call(a, copy_here, moves, err);
 }

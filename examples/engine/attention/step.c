@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A step of attention: its metadata, each layer of it, and the graphs that do the same. */
 #include "attention-impl.h"
+#include "ranks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,16 +52,30 @@ static int launch(struct attention *a, uint32_t layer, struct failure *err)
     return 0;
 }
 
+struct forward_args {
+    uint32_t layer;
+    const float *q, *k, *v;
+    float *out;
+};
+
+static int forward_here(struct attention *a, const void *args, struct failure *err)
+{
+    const struct forward_args *f = args;
+    const uint64_t count = attention_q_count(a, a->num_tokens);
+    device_tensors_fill(&a->tensors, f->q, count, f->k, f->v, attention_kv_count(a, a->num_tokens));
+    if ((a->size ? launch(a, f->layer, err) : run_layer(a, a->state, a->metadata, f->layer, err)) < 0 ||
+        device_wait(&a->device, err) < 0)
+        return -1;
+    if (a->net.rank == 0) /* all ranks have the same */
+        device_tensors_take(&a->tensors, f->out, count);
+    return 0;
+}
+
 int attention_forward(struct attention *a, uint32_t layer, const float *q, const float *k, const float *v,
                       float *out, struct failure *err)
 {
-    const uint64_t count = attention_q_count(a, a->num_tokens);
-    device_tensors_fill(&a->tensors, q, count, k, v, attention_kv_count(a, a->num_tokens));
-    if ((a->size ? launch(a, layer, err) : run_layer(a, a->state, a->metadata, layer, err)) < 0 ||
-        device_wait(&a->device, err) < 0)
-        return -1;
-    device_tensors_take(&a->tensors, out, count);
-    return 0;
+    const struct forward_args args = {layer, q, k, v, out};
+    return ranks_call(a, forward_here, &args, err);
 }
 
 /* ---------------------------------------------------------------- graphs */
@@ -184,7 +199,7 @@ void attention_free_graphs(struct attention *a)
 
 static uint32_t blocks_for(const struct attention *a, const struct attention_part *p)
 {
-    return (p->past + p->count - 1) / a->options.block + 1;
+    return (p->past + p->count - 1) / attention_block_tokens(&a->options) + 1;
 }
 
 static int check_part(const struct attention *a, const struct attention_part *p, uint32_t index,
@@ -295,9 +310,15 @@ static int begin(struct attention *a, struct failure *err)
     return 0;
 }
 
-int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
-                    struct failure *err)
+struct begin_args {
+    const struct attention_part *parts;
+    uint32_t count;
+};
+
+static int begin_here(struct attention *a, const void *args, struct failure *err)
 {
+    const struct attention_part *parts = ((const struct begin_args *)args)->parts;
+    const uint32_t count = ((const struct begin_args *)args)->count;
     struct attn_builder_build_args build;
     struct attn_error error;
     uint32_t prompts = 0;
@@ -328,8 +349,16 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
     return begin(a, err);
 }
 
-int attention_advance(struct attention *a, const int32_t *tokens, struct failure *err)
+int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
+                    struct failure *err)
 {
+    const struct begin_args args = {parts, count};
+    return ranks_call(a, begin_here, &args, err);
+}
+
+static int advance_here(struct attention *a, const void *arg, struct failure *err)
+{
+    const int32_t *tokens = arg;
     int64_t *next = a->tokens.memory; /* every layer of the step before was waited for */
     struct attn_advance_args args;
     struct attn_error error;
@@ -349,4 +378,9 @@ int attention_advance(struct attention *a, const int32_t *tokens, struct failure
         return device_fail(err, "advance", &error);
     a->advanced++;
     return begin(a, err);
+}
+
+int attention_advance(struct attention *a, const int32_t *tokens, struct failure *err)
+{
+    return ranks_call(a, advance_here, tokens, err);
 }

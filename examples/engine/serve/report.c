@@ -119,6 +119,8 @@ void report_print(const struct report *r)
         print_times(r);
     device_print(info.backend, info.device_name, info.kernels, info.generic);
     fprintf(stderr, "threads: %u\n", r->threads);
+    if (info.ranks > 1)
+        fprintf(stderr, "ranks: %u\n", info.ranks);
     if (r->arguments->compare_kv)
         print_comparison(r);
 }

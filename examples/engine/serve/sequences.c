@@ -61,8 +61,9 @@ static uint32_t blocks_of(const struct batch *b, const struct sequence *s, uint3
 {
     const struct attention_options *o = &b->attention;
     uint64_t window = b->engine->shape.window[group];
-    uint32_t all = (text_length(b, s) - 2) / o->block + 1;
-    uint64_t seen = (window + o->max_chunk + b->steps) / o->block + 2;
+    const uint32_t block = attention_block_tokens(o);
+    uint32_t all = (text_length(b, s) - 2) / block + 1;
+    uint64_t seen = (window + o->max_chunk + b->steps) / block + 2;
     return window > 0 ? least(seen, all) : all;
 }
 
@@ -115,7 +116,7 @@ static int start_scheduler(struct batch *b, struct failure *err)
     const struct attention_shape *shape = &b->engine->shape;
     const struct attention_options *o = &b->attention;
     struct scheduler_options options = {
-        .block = o->block,
+        .block = attention_block_tokens(o),
         .groups = shape->groups,
         .host_blocks = o->host_blocks,
         .max_seqs = o->max_seqs,
