@@ -109,7 +109,7 @@ static void *run(void *arg)
     struct attn_cp *cp;
     struct attn_cp_params params;
     ATTN_INIT(&params);
-    params.heads = ATTN_CP_HEADS_ALL;
+    params.queries = ATTN_CP_HEADS_ALL;
     params.problem = &problem;
     params.collectives = &rank->net;
     TRY(attn_cp_create(backend, &params, &cp, &err));

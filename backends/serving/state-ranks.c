@@ -13,7 +13,7 @@ static int32_t make_class(struct attn__state_core *core, uint32_t i, const struc
 
     ATTN_INIT(&own);
     attn__error_open(&inner);
-    own.heads = params->cp_heads;
+    own.queries = params->cp_heads;
     own.problem = &core->problems[i];
     own.collectives = params->collectives;
     const int32_t status = core->host.cp_create(core->host.backend, &own, &core->ranks[i], &inner);
@@ -31,6 +31,10 @@ int32_t attn__ranks_create(struct attn__state_core *core, const struct attn_stat
                    : attn__fail(err, ATTN_E_INVALID, 0, "cp_heads",
                                 "cp_heads is %u, but collectives is NULL; 0 is accepted without them",
                                 params->cp_heads);
+    if (params->cp_heads != ATTN_CP_HEADS_SPLIT && params->cp_heads != ATTN_CP_HEADS_ALL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_heads",
+                          "cp_heads is %u; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL",
+                          params->cp_heads);
     if (core->flavour->pages)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "collectives",
                           "collectives are given to a state of flavour %s; with ranks flavours whose kernels "

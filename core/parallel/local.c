@@ -15,9 +15,10 @@
 #define MOST_RANKS 1024u
 #define SECOND     UINT64_C(1000000000)
 
-enum call { ALL_GATHER = 1, ALL_TO_ALL };
+enum call { ALL_GATHER = 1, ALL_TO_ALL, SHIFT };
 
-static const char *const call_names[] = {[ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all"};
+static const char *const call_names[] = {
+    [ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all", [SHIFT] = "shift"};
 
 struct member {
     struct attn_local_ranks *ranks;
@@ -137,7 +138,9 @@ static void copy(const struct member *own, char *receive)
     const struct attn_local_ranks *ranks = own->ranks;
     const size_t bytes = (size_t)own->bytes, skipped = own->call == ALL_TO_ALL ? own->rank * bytes : 0;
 
-    for (uint32_t i = 0; i < ranks->size && bytes > 0; i++)
+    if (own->call == SHIFT && bytes > 0)
+        memcpy(receive, ranks->members[(own->rank + ranks->size - 1) % ranks->size].send, bytes);
+    for (uint32_t i = 0; i < ranks->size && bytes > 0 && own->call != SHIFT; i++)
         memcpy(receive + i * bytes, ranks->members[i].send + skipped, bytes);
 }
 
@@ -175,6 +178,13 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
 {
     (void)stream;
     return exchange(arg, ALL_TO_ALL, send, receive, bytes, err);
+}
+
+static int32_t shift(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
+                     uint64_t bytes, void *stream, struct attn_error *err)
+{
+    (void)stream;
+    return exchange(arg, SHIFT, send, receive, bytes, err);
 }
 
 static void abort_all(void *arg, const char *why)
@@ -258,6 +268,7 @@ int32_t attn_local_ranks_get(struct attn_local_ranks *ranks, uint32_t rank, stru
     own.arg = &ranks->members[rank];
     own.all_gather = all_gather;
     own.all_to_all = all_to_all;
+    own.shift = shift;
     own.abort = abort_all;
     return attn__answer(out, &own, sizeof own, "out", err);
 }

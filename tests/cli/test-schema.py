@@ -179,7 +179,7 @@ def test_manual():
 def test_info(directory):
     commands = run(INFO, "--complete", "--", "").stdout.split()
     arguments = {
-        "explain": ["heads=32", "kv_heads=8", "head_dim=128"],
+        "explain": ["heads=32", "kv_heads=8", "head_dim=128", "cp=1", "lse=1", "max_rows=512", "max_kv=4096"],
         "why": [os.path.join(NOISY, "libattn-noisy.so")],
     }
     for command in commands:

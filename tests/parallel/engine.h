@@ -25,7 +25,7 @@ enum {
 struct engine_options {
     uint32_t world; /* 0: keys are on one rank, and nothing knows of ranks */
     uint32_t interleave;
-    uint32_t heads; /* enum attn_cp_heads */
+    uint32_t heads; /* enum attn_cp_queries */
 };
 
 /* A sequence. Its blocks are numbered as if it were alone; each rank has them in other pages. */

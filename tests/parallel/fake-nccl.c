@@ -24,6 +24,7 @@ static _Thread_local struct {
     const void *send;
     void *receive;
     int sends, receives;
+    int to, from; /* of the first send and receive */
 } group;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -83,37 +84,48 @@ EXPORT int ncclGroupStart(void)
     return SUCCESS;
 }
 
-/* Blocks of a group lie one behind the other, in the order of ranks. */
+/* Blocks of a group lie one behind the other, in the order of ranks; or there is one to the next rank. */
 EXPORT int ncclSend(const void *send, size_t count, int dtype, int peer, void *comm, void *stream)
 {
     (void)stream;
-    if (group.depth != 1 || dtype != 0 || peer != group.sends++)
+    if (group.depth != 1 || dtype != 0)
         return UNHANDLED;
-    if (peer == 0) {
+    if (group.sends == 0) {
         group.send = send;
         group.bytes = count;
         group.comm = comm;
+        group.to = peer;
     }
-    return send == (const char *)group.send + (size_t)peer * count ? SUCCESS : UNHANDLED;
+    const int number = group.sends++;
+    return peer == group.to + number && send == (const char *)group.send + (size_t)number * count ? SUCCESS
+                                                                                                  : UNHANDLED;
 }
 
 EXPORT int ncclRecv(void *receive, size_t count, int dtype, int peer, void *comm, void *stream)
 {
     (void)stream;
-    if (group.depth != 1 || dtype != 0 || peer != group.receives++ || comm != group.comm ||
-        count != group.bytes)
+    if (group.depth != 1 || dtype != 0 || comm != group.comm || count != group.bytes)
         return UNHANDLED;
-    if (peer == 0)
+    if (group.receives == 0) {
         group.receive = receive;
-    return receive == (char *)group.receive + (size_t)peer * count ? SUCCESS : UNHANDLED;
+        group.from = peer;
+    }
+    const int number = group.receives++;
+    return peer == group.from + number && receive == (char *)group.receive + (size_t)number * count
+               ? SUCCESS
+               : UNHANDLED;
 }
 
 EXPORT int ncclGroupEnd(void)
 {
     const struct attn_buffer from = {(void *)(uintptr_t)group.send, 0}, into = {group.receive, 0};
-    const int size = (int)group.comm->net.size;
+    const int size = (int)group.comm->net.size, rank = (int)group.comm->net.rank;
 
-    if (--group.depth != 0 || group.sends != size || group.receives != size || group.comm->aborted)
+    if (--group.depth != 0 || group.sends != group.receives || group.comm->aborted)
+        return UNHANDLED;
+    if (group.sends == 1 && group.to == (rank + 1) % size && group.from == (rank + size - 1) % size)
+        return done(group.comm->net.shift(group.comm->net.arg, &from, &into, group.bytes, NULL, NULL));
+    if (group.sends != size || group.to != 0 || group.from != 0)
         return UNHANDLED;
     return done(group.comm->net.all_to_all(group.comm->net.arg, &from, &into, group.bytes, NULL, NULL));
 }

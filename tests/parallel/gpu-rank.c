@@ -1,273 +1,539 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * One rank of NCCL on a GPU: decodes through attn_cp_run, by runs and by a graph, have the bits of
- * attn_plan_run.
+ * Ranks of NCCL, each a thread with a GPU of its own: results of attn_cp_run, by runs and by a graph, are
+ * those of attn_plan_run over all keys, and have the same bits on all ranks. One rank has the bits of no
+ * ranks.
  *
- * usage: gpu-rank LIBNCCL, with ATTN_BACKEND and ATTN_PLUGIN_PATH; TAP. More ranks want more GPUs.
+ * usage: gpu-rank RANKS, with ATTN_BACKEND, ATTN_PLUGIN_PATH and, unless the loader finds NCCL,
+ * ATTN_NCCL_LIBRARY; TAP
  */
-#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn/nccl.h"
+#include "transport.h"
 
-enum { SEQS = 5, HEADS = 8, KV_HEADS = 2, DIM = 128, BLOCK = 16, PAGES = 64, WIDTH = 40 };
-enum { Q_BYTES = SEQS * HEADS * DIM * 2, CACHE_BYTES = PAGES * BLOCK * KV_HEADS * DIM * 2 };
+enum { SEQS = 5, BLOCK = 16, WIDTH = 40, PAGES = SEQS * WIDTH, MOST_RANKS = 8, CASES = 6 };
+#define LIMIT_NS UINT64_C(20000000000)
 
-static const char plain[] =
-    "heads=8 kv_heads=2 head_dim=128 q=bf16 block=16 lse=1 graph=always max_seqs=5 max_q=1 "
-    "max_kv=600 max_rows=5";
+/* Keys end within pages of different ranks, and one sequence leaves all ranks but one without keys. */
+static const int32_t lens[SEQS] = {1, 16, 100, 333, 640};
 
-static struct attn_error err;
-static int count, failed;
+static const struct a_case {
+    const char *problem;
+    int32_t queries[SEQS];
+} cases[CASES] = {
+    {"heads=8 kv_heads=2 head_dim=128 q=bf16", {1, 1, 1, 1, 1}},
+    {"heads=32 kv_heads=8 head_dim=64 q=f16 window=100 sinks=1", {1, 1, 1, 1, 1}},
+    {"heads=8 kv_heads=8 head_dim=128 q=bf16 kv=e4m3 scales=unit", {1, 1, 1, 1, 1}},
+    {"heads=16 kv_heads=1 head_dim=576/512 mla=1 q=bf16", {1, 1, 1, 1, 1}},
+    {"heads=8 kv_heads=2 head_dim=128 q=bf16 softcap=30", {1, 16, 70, 333, 300}},
+    {"heads=8 kv_heads=2 head_dim=128 q=bf16", {1, 2, 1, 3, 512}},
+};
 
-static void report(int good, const char *what)
-{
-    failed += !good;
-    printf("%sok %d - %s\n", good ? "" : "not ", ++count, what);
-}
+/* P is rounded to 16 bits, for other keys at once; a key of the wrong rank gives 0.1 and more. */
+static const double BOUND = 5e-3;
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        if ((call) != ATTN_OK) {                                                                             \
-            printf("Bail out! %s: %s\n", #call, err.message);                                                \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+/* Keys and queries passed, beside what runs of attn_cp_run give. */
+enum { PASSES = 2 };
 
-/* Everything of a step in device memory. */
-struct step {
+/* One rank, and what it found. */
+struct rank {
+    uint32_t number, size;
+    bool shared;
+    struct attn_collectives meeting; /* of ranks that share a GPU */
+    const struct transport_id *id;
+    struct attn_context *context;
+    pthread_t thread;
     struct attn_backend *backend;
+    struct transport *transport;
+    struct attn_collectives net;
     void *stream;
-    struct attn_buffer q, k, v, out, lse, q_offsets, kv_lens, table;
+    struct attn_error err;
+    float *results[CASES][2][2]; /* of all heads and own ones, by a run and by a graph */
+    uint64_t counts[CASES];
+    double prefill[CASES][PASSES]; /* relative rms of own query tokens */
+    double error[CASES][2][2];     /* their relative rms beside a run without ranks */
+};
+
+/* A step in device memory. */
+struct step {
+    struct rank *rank;
+    struct attn_problem problem;
+    uint32_t tokens;
+    struct attn_buffer q, out;
+    uint64_t out_count; /* elements, f32 */
+    struct attn_kv *kv;
     struct attn_plan *plan;
     struct attn_span schedule;
     struct attn_scratch scratch;
     struct attn_batch batch;
     struct attn_tensors tensors;
-    struct attn_kv_desc kv;
-    unsigned char result[Q_BYTES + SEQS * HEADS * 4];
+    int32_t table[SEQS][WIDTH];
 };
 
-static struct attn_buffer upload(const struct step *step, const void *from, uint64_t size)
+/* A failure here leaves other ranks waiting, so that the program ends. */
+#define TRY(call)                                                                                            \
+    do {                                                                                                     \
+        if ((call) != ATTN_OK) {                                                                             \
+            printf("Bail out! rank %u: %s: %s\n", rank->number, #call, rank->err.message);                   \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+/* ---------------------------------------------------------------- making a step */
+
+static struct attn_buffer upload(struct rank *rank, const void *from, uint64_t size)
 {
     const struct attn_buffer host = {(void *)(uintptr_t)from, 0};
     struct attn_buffer device;
 
-    TRY(attn_memory_alloc(step->backend, size, &device, &err));
-    TRY(attn_memory_copy(step->backend, &device, &host, size, ATTN_COPY_TO_DEVICE, step->stream, &err));
-    TRY(attn_stream_synchronize(step->backend, step->stream, &err));
+    TRY(attn_memory_alloc(rank->backend, size, &device, &rank->err));
+    TRY(attn_memory_copy(rank->backend, &device, &host, size, ATTN_COPY_TO_DEVICE, rank->stream, &rank->err));
+    TRY(attn_stream_synchronize(rank->backend, rank->stream, &rank->err));
     return device;
 }
 
-static struct attn_buffer make_numbers(const struct step *step, uint64_t size, uint32_t seed)
+/* Numbers of either sign, from 0.5 to 1 in bf16 and e4m3, from 0.25 to 0.5 in f16. */
+static struct attn_buffer make_numbers(struct rank *rank, uint32_t dtype, uint64_t bytes, uint32_t seed)
 {
-    uint16_t *numbers = malloc(size);
+    uint8_t *numbers = malloc(bytes);
 
-    for (uint64_t i = 0; numbers != NULL && i < size / 2; i++) {
+    for (uint64_t i = 0; i < bytes; i++) {
         seed = seed * 1664525 + 1013904223;
-        numbers[i] = (uint16_t)(0x3f00 | (seed >> 8 & 0x807f)); /* bf16 from 0.5 to 1, either sign */
+        const bool high = dtype == ATTN_E4M3 || i % 2 == 1;
+        const uint8_t exponent = dtype == ATTN_E4M3 ? 0x30 : dtype == ATTN_F16 ? 0x34 : 0x3f;
+        const uint8_t mantissa = dtype == ATTN_E4M3 ? 0x87 : dtype == ATTN_F16 ? 0x83 : 0x80;
+        numbers[i] = (uint8_t)(high ? exponent | (seed >> 16 & mantissa) : seed >> 16);
     }
-    const struct attn_buffer device = upload(step, numbers, size);
+    const struct attn_buffer device = upload(rank, numbers, bytes);
     free(numbers);
     return device;
 }
 
-static void make_plan(struct step *step, const struct attn_problem *problem)
+/* The caches of all ranks are the same: their tables say which pages they read. */
+static void make_tensors(struct step *step)
 {
+    struct rank *rank = step->rank;
+    const struct attn_problem *p = &step->problem;
+    const float sinks[32] = {0.5f, 1.0f, -1.0f};
+    struct attn_kv_shape shape;
+    struct attn_kv_desc desc;
+
+    ATTN_INIT(&shape);
+    ATTN_INIT(&step->tensors);
+    step->out_count = (uint64_t)step->tokens * p->heads * p->head_dim_vo;
+    step->q = make_numbers(rank, p->q_dtype, (uint64_t)step->tokens * p->heads * p->head_dim * 2, 1);
+    TRY(attn_memory_alloc(rank->backend, step->out_count * sizeof(float), &step->out, &rank->err));
+    TRY(attn_kv_get_shape(rank->backend, p, PAGES, &shape, &rank->err));
+    const struct attn_buffer cache = make_numbers(rank, p->k_dtype, shape.bytes, 2);
+    attn_kv_desc_init(&desc, &shape, &cache);
+    if (p->k_scale == ATTN_SCALES_UNIT)
+        desc.k_scale.kind = desc.v_scale.kind = ATTN_SCALE_UNIT;
+    TRY(attn_kv_create(rank->backend, &desc, &step->kv, &rank->err));
+    step->tensors.softmax_scale = 1 / sqrtf((float)p->head_dim);
+    step->tensors.kv = step->kv;
+    if (p->sinks) {
+        step->tensors.sinks = upload(rank, sinks, sizeof sinks);
+        step->tensors.sinks_dtype = ATTN_F32;
+    }
+}
+
+static void make_batch(struct step *step, const struct a_case *the_case)
+{
+    struct rank *rank = step->rank;
+    const bool cp = step->problem.cp != 0;
+    int32_t q_offsets[SEQS + 1] = {0}, kv_lens[SEQS], (*table)[WIDTH] = step->table;
+
+    ATTN_INIT(&step->batch);
+    for (int i = 0; i < SEQS; i++) {
+        q_offsets[i + 1] = q_offsets[i] + the_case->queries[i];
+        kv_lens[i] = cp ? (int32_t)attn_cp_count(rank->number, rank->size, BLOCK, lens[i]) : lens[i];
+        for (int j = 0; j < WIDTH; j++) {
+            const int page = cp ? j * (int)rank->size + (int)rank->number : j;
+            table[i][j] = page < WIDTH ? (i * WIDTH + page) * 37 % PAGES : -1;
+        }
+        if (the_case->queries[i] > (int32_t)step->batch.max_q)
+            step->batch.max_q = (uint32_t)the_case->queries[i];
+    }
+    step->batch.seqs = SEQS;
+    step->batch.num_tokens = step->tokens;
+    step->batch.max_kv = 640;
+    step->batch.q_offsets = upload(rank, q_offsets, sizeof q_offsets);
+    step->batch.kv_lens = upload(rank, kv_lens, sizeof kv_lens);
+    step->batch.table = upload(rank, table, sizeof step->table);
+    step->batch.table_width = WIDTH;
+    step->batch.table_stride = sizeof table[0];
+    if (cp) {
+        step->batch.kv_global_lens = upload(rank, lens, sizeof lens);
+        step->batch.cp_rank = rank->number;
+        step->batch.cp_world = rank->size;
+        step->batch.cp_interleave = BLOCK;
+    }
+}
+
+static void make_plan(struct step *step)
+{
+    struct rank *rank = step->rank;
     struct attn_plan_sizes sizes;
-    const void *zeros;
 
     ATTN_INIT(&sizes);
     ATTN_INIT(&step->scratch);
-    TRY(attn_plan_create(step->backend, problem, &step->plan, &err));
-    TRY(attn_plan_get_sizes(step->plan, &sizes, &err));
-    zeros = calloc(1, sizes.schedule + sizes.scratch + sizes.counters + 1);
-    step->schedule = (struct attn_span){upload(step, zeros, sizes.schedule + 1), sizes.schedule};
-    step->scratch.scratch = (struct attn_span){upload(step, zeros, sizes.scratch + 1), sizes.scratch};
-    step->scratch.counters = (struct attn_span){upload(step, zeros, sizes.counters + 1), sizes.counters};
+    TRY(attn_plan_create(rank->backend, &step->problem, &step->plan, &rank->err));
+    TRY(attn_plan_get_sizes(step->plan, &sizes, &rank->err));
+    void *zeros = calloc(1, sizes.schedule + sizes.scratch + sizes.counters + 1);
     struct attn_span staging = {{NULL, 0}, sizes.staging};
+    step->schedule = (struct attn_span){upload(rank, zeros, sizes.schedule + 1), sizes.schedule};
+    step->scratch.scratch = (struct attn_span){upload(rank, zeros, sizes.scratch + 1), sizes.scratch};
+    step->scratch.counters = (struct attn_span){upload(rank, zeros, sizes.counters + 1), sizes.counters};
+    free(zeros);
     if (sizes.staging > 0)
-        TRY(attn_memory_alloc_pinned(step->backend, sizes.staging, &staging.buffer.data, &err));
-    TRY(attn_plan_prepare(step->plan, &step->batch, &step->schedule, &staging, step->stream, &err));
-    TRY(attn_stream_synchronize(step->backend, step->stream, &err));
-    attn_memory_free_pinned(step->backend, staging.buffer.data);
-    free((void *)(uintptr_t)zeros);
+        TRY(attn_memory_alloc_pinned(rank->backend, sizes.staging, &staging.buffer.data, &rank->err));
+    TRY(attn_plan_prepare(step->plan, &step->batch, &step->schedule, &staging, rank->stream, &rank->err));
+    TRY(attn_stream_synchronize(rank->backend, rank->stream, &rank->err));
+    attn_memory_free_pinned(rank->backend, staging.buffer.data);
 }
 
-static void make_step(struct step *step)
+/* Memory stays until the program ends. */
+static void make_step(struct step *step, struct rank *rank, const struct a_case *the_case, bool cp)
 {
-    int32_t q_offsets[SEQS + 1], kv_lens[SEQS] = {1, 16, 100, 333, 600}, table[SEQS][WIDTH];
+    char text[512];
 
-    for (int i = 0; i <= SEQS; i++)
-        q_offsets[i] = i;
-    for (int i = 0; i < SEQS * WIDTH; i++)
-        table[i / WIDTH][i % WIDTH] = i * 37 % PAGES;
-    step->q = make_numbers(step, Q_BYTES, 1);
-    step->k = make_numbers(step, CACHE_BYTES, 2);
-    step->v = make_numbers(step, CACHE_BYTES, 3);
-    step->out = make_numbers(step, Q_BYTES, 4);
-    step->lse = make_numbers(step, SEQS * HEADS * 4, 5);
-    step->q_offsets = upload(step, q_offsets, sizeof q_offsets);
-    step->kv_lens = upload(step, kv_lens, sizeof kv_lens);
-    step->table = upload(step, table, sizeof table);
-    ATTN_INIT(&step->batch);
-    step->batch.seqs = step->batch.num_tokens = SEQS;
-    step->batch.max_q = 1;
-    step->batch.max_kv = 600;
-    step->batch.q_offsets = step->q_offsets;
-    step->batch.kv_lens = step->kv_lens;
-    step->batch.table = step->table;
-    step->batch.table_width = WIDTH;
-    step->batch.table_stride = sizeof table[0];
-    ATTN_INIT(&step->kv);
-    step->kv.k_dtype = step->kv.v_dtype = ATTN_BF16;
-    step->kv.pages = PAGES;
-    step->kv.block = BLOCK;
-    step->kv.kv_heads = KV_HEADS;
-    step->kv.head_dim = DIM;
-    step->kv.k = step->k;
-    step->kv.v = step->v;
-    step->kv.k_head_stride = step->kv.v_head_stride = DIM * 2;
-    step->kv.k_token_stride = step->kv.v_token_stride = KV_HEADS * DIM * 2;
-    step->kv.k_page_stride = step->kv.v_page_stride = BLOCK * KV_HEADS * DIM * 2;
-    ATTN_INIT(&step->tensors);
-    step->tensors.softmax_scale = 0.1f;
-    step->tensors.q =
-        (struct attn_tensor){.buffer = step->q, .token_stride = HEADS * DIM * 2, .head_stride = DIM * 2};
-    step->tensors.out = step->tensors.q;
-    step->tensors.out.buffer = step->out;
-    step->tensors.lse =
-        (struct attn_tensor){.buffer = step->lse, .token_stride = HEADS * 4, .head_stride = 4};
-    step->tensors.kv_desc = &step->kv;
+    *step = (struct step){.rank = rank};
+    for (int i = 0; i < SEQS; i++)
+        step->tokens += (uint32_t)the_case->queries[i];
+    snprintf(text, sizeof text,
+             "%s out=f32 block=16 graph=always max_seqs=%d max_q=640 max_kv=640 max_rows=%u cp=%d lse=%d",
+             the_case->problem, SEQS, step->tokens, cp, cp);
+    TRY(attn_problem_parse(text, &step->problem, &rank->err));
+    TRY(attn_problem_resolve(&step->problem, &step->problem, &rank->err));
+    make_tensors(step);
+    make_batch(step, the_case);
+    make_plan(step);
 }
 
-/* Takes out and lse to the host, and leaves rubbish in their place. */
-static void take_result(struct step *step, unsigned char *to)
+/* q and out are those of heads from `first` on. */
+static void place_heads(struct step *step, uint32_t first)
 {
-    const struct attn_buffer out = {to, 0}, lse = {to, Q_BYTES};
+    const struct attn_problem *p = &step->problem;
+    struct attn_tensors *tensors = &step->tensors;
 
-    TRY(attn_memory_copy(step->backend, &out, &step->out, Q_BYTES, ATTN_COPY_TO_HOST, step->stream, &err));
-    TRY(attn_memory_copy(step->backend, &lse, &step->lse, SEQS * HEADS * 4, ATTN_COPY_TO_HOST, step->stream,
-                         &err));
-    TRY(attn_memory_copy(step->backend, &step->out, &step->k, Q_BYTES, ATTN_COPY_ON_DEVICE, step->stream,
-                         &err));
-    TRY(attn_memory_copy(step->backend, &step->lse, &step->k, SEQS * HEADS * 4, ATTN_COPY_ON_DEVICE,
-                         step->stream, &err));
-    TRY(attn_stream_synchronize(step->backend, step->stream, &err));
+    tensors->q = (struct attn_tensor){.buffer = step->q,
+                                      .token_stride = (int64_t)(p->heads * p->head_dim * 2),
+                                      .head_stride = (int64_t)p->head_dim * 2};
+    tensors->out = (struct attn_tensor){.buffer = step->out,
+                                        .token_stride = (int64_t)(p->heads * p->head_dim_vo * 4),
+                                        .head_stride = (int64_t)p->head_dim_vo * 4};
+    tensors->q.buffer.byte_offset += first * (uint64_t)tensors->q.head_stride;
+    tensors->out.buffer.byte_offset += first * (uint64_t)tensors->out.head_stride;
 }
 
-/* ---------------------------------------------------------------- NCCL */
+/* ---------------------------------------------------------------- results */
 
-struct unique_id {
-    char bytes[128];
-};
-
-static void *connect_alone(const char *path, void **out_library)
+static void clear_result(struct step *step)
 {
-    int (*get_id)(struct unique_id *);
-    int (*init)(void **, int, struct unique_id, int);
-    struct unique_id id;
-    void *comm = NULL, *library = dlopen(path, RTLD_NOW), *found;
+    struct rank *rank = step->rank;
+    float *zeros = calloc(step->out_count, sizeof *zeros);
+    const struct attn_buffer host = {zeros, 0};
 
-    *out_library = library;
-    if (library == NULL) {
-        printf("1..0 # SKIP no NCCL: %s\n", dlerror());
-        exit(77);
+    TRY(attn_memory_copy(rank->backend, &step->out, &host, step->out_count * sizeof *zeros,
+                         ATTN_COPY_TO_DEVICE, rank->stream, &rank->err));
+    TRY(attn_stream_synchronize(rank->backend, rank->stream, &rank->err));
+    free(zeros);
+}
+
+static float *take_result(struct step *step)
+{
+    struct rank *rank = step->rank;
+    float *result = malloc(step->out_count * sizeof *result);
+    const struct attn_buffer host = {result, 0};
+
+    TRY(attn_memory_copy(rank->backend, &host, &step->out, step->out_count * sizeof *result,
+                         ATTN_COPY_TO_HOST, rank->stream, &rank->err));
+    TRY(attn_stream_synchronize(rank->backend, rank->stream, &rank->err));
+    clear_result(step);
+    return result;
+}
+
+/* Of heads [first, first + count). */
+static double distance(const struct step *step, const float *a, const float *b, uint32_t first,
+                       uint32_t count)
+{
+    const uint64_t dim = step->problem.head_dim_vo, row = step->problem.heads * dim;
+    double difference = 0, size = 0;
+
+    for (uint64_t i = 0; i < step->out_count; i++) {
+        const uint64_t head = i % row / dim;
+        if (head < first || head >= first + count)
+            continue;
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        size += (double)b[i] * (double)b[i];
     }
-    found = dlsym(library, "ncclGetUniqueId");
-    memcpy(&get_id, &found, sizeof found);
-    found = dlsym(library, "ncclCommInitRank");
-    memcpy(&init, &found, sizeof found);
-    if (get_id(&id) != 0 || init(&comm, 1, id, 0) != 0) {
-        printf("Bail out! NCCL makes no communicator\n");
-        exit(1);
-    }
-    return comm;
+    return sqrt(difference / size);
 }
 
-/* ---------------------------------------------------------------- */
+/* ---------------------------------------------------------------- a rank */
 
-static void check_runs(struct step *step, const struct attn_problem *problem,
-                       const struct attn_collectives *net, uint32_t heads, const char *what)
+/* By a run, then by a graph that is launched several times. */
+static void run_heads(struct step *step, const float *whole, uint32_t number, bool split)
 {
-    unsigned char result[sizeof step->result];
-    struct attn_cp_params params;
+    struct rank *rank = step->rank;
+    const uint32_t count = split ? step->problem.heads / rank->size : step->problem.heads;
+    const uint32_t first = split ? rank->number * count : 0;
     struct attn_cp_run_args args;
+    struct attn_cp_params params;
     struct attn_graph *graph;
     struct attn_cp *cp;
-    char text[128];
 
     ATTN_INIT(&params);
-    params.heads = heads;
-    params.problem = problem;
-    params.collectives = net;
-    TRY(attn_cp_create(step->backend, &params, &cp, &err));
     ATTN_INIT(&args);
+    params.queries = split ? ATTN_CP_HEADS_SPLIT : ATTN_CP_HEADS_ALL;
+    params.problem = &step->problem;
+    params.collectives = &rank->net;
+    TRY(attn_cp_create(rank->backend, &params, &cp, &rank->err));
+    place_heads(step, first);
     args.plan = step->plan;
     args.batch = &step->batch;
     args.tensors = &step->tensors;
     args.schedule = &step->schedule;
     args.scratch = &step->scratch;
-    TRY(attn_cp_run(cp, &args, step->stream, &err));
-    TRY(attn_cp_wait(cp, step->stream, &err));
-    take_result(step, result);
-    snprintf(text, sizeof text, "a run, %s", what);
-    report(memcmp(result, step->result, sizeof result) == 0, text);
-    TRY(attn_graph_begin(step->backend, step->stream, &graph, &err));
+    TRY(attn_cp_run(cp, &args, rank->stream, &rank->err));
+    TRY(attn_cp_wait(cp, rank->stream, &rank->err));
+    rank->results[number][split][0] = take_result(step);
+    if (rank->shared) {
+        rank->error[number][split][0] = distance(step, rank->results[number][split][0], whole, first, count);
+        attn_cp_destroy(cp);
+        return;
+    }
+    TRY(attn_graph_begin(rank->backend, rank->stream, &graph, &rank->err));
     args.graph = graph;
-    TRY(attn_cp_run(cp, &args, step->stream, &err));
-    TRY(attn_graph_end(graph, &err));
+    TRY(attn_cp_run(cp, &args, rank->stream, &rank->err));
+    TRY(attn_graph_end(graph, &rank->err));
     for (int i = 0; i < 3; i++)
-        TRY(attn_graph_launch(graph, step->stream, &err));
-    TRY(attn_cp_wait(cp, step->stream, &err));
-    take_result(step, result);
-    snprintf(text, sizeof text, "a graph, %s", what);
-    report(memcmp(result, step->result, sizeof result) == 0, text);
+        TRY(attn_graph_launch(graph, rank->stream, &rank->err));
+    TRY(attn_cp_wait(cp, rank->stream, &rank->err));
+    rank->results[number][split][1] = take_result(step);
+    for (int i = 0; i < 2; i++)
+        rank->error[number][split][i] = distance(step, rank->results[number][split][i], whole, first, count);
     attn_graph_destroy(graph);
     attn_cp_destroy(cp);
 }
 
-int main(int argc, char **argv)
+/* Rows of q and out that are this rank's, one behind the other. */
+static uint32_t find_rows(const struct rank *rank, const struct a_case *the_case, uint32_t *rows)
 {
-    static struct step step;
-    struct attn_problem problem;
-    struct attn_context *context;
+    uint32_t count = 0, first = 0;
+
+    for (int i = 0; i < SEQS; i++) {
+        int32_t positions[WIDTH * BLOCK];
+        const int64_t own = attn_cp_tokens(rank->number, rank->size, BLOCK, the_case->queries[i], lens[i],
+                                           positions, WIDTH * BLOCK);
+        for (int64_t j = 0; j < own; j++)
+            rows[count++] = first + (uint32_t)(positions[j] - (lens[i] - the_case->queries[i]));
+        first += (uint32_t)the_case->queries[i];
+    }
+    return count;
+}
+
+static void copy_row(struct step *step, const struct attn_buffer *from, uint32_t from_row,
+                     const struct attn_buffer *to, uint32_t to_row, uint64_t bytes)
+{
+    struct rank *rank = step->rank;
+    const struct attn_buffer source = {from->data, from->byte_offset + from_row * bytes},
+                             target = {to->data, to->byte_offset + to_row * bytes};
+
+    TRY(attn_memory_copy(rank->backend, &target, &source, bytes, ATTN_COPY_ON_DEVICE, rank->stream,
+                         &rank->err));
+}
+
+static void run_prefill(struct step *step, const struct a_case *the_case, const float *whole, uint32_t number,
+                        uint32_t pass)
+{
+    struct rank *rank = step->rank;
+    const uint64_t row = (uint64_t)step->problem.heads * step->problem.head_dim_vo;
+    struct attn_problem problem = step->problem;
+    struct attn_cp_params params;
+    struct attn_cp_step args;
+    struct attn_buffer q;
+    struct attn_cp *cp;
+    uint32_t rows[SEQS * WIDTH * BLOCK];
+    const uint32_t count = find_rows(rank, the_case, rows);
+
+    ATTN_INIT(&params);
+    ATTN_INIT(&args);
+    problem.positions = 1;
+    problem.graph = ATTN_GRAPH_NEVER;
+    params.queries = ATTN_CP_TOKENS;
+    params.problem = &problem;
+    params.collectives = &rank->net;
+    params.interleave = BLOCK;
+    params.pass = pass;
+    TRY(attn_cp_create(rank->backend, &params, &cp, &rank->err));
+    TRY(attn_memory_alloc(rank->backend, (uint64_t)step->tokens * problem.heads * problem.head_dim * 2, &q,
+                          &rank->err));
+    place_heads(step, 0);
+    for (uint32_t i = 0; i < count; i++)
+        copy_row(step, &step->q, rows[i], &q, i, (uint64_t)problem.heads * problem.head_dim * 2);
+    step->tensors.q.buffer = q;
+    args.seqs = SEQS;
+    args.q_lens = the_case->queries;
+    args.kv_lens = lens;
+    args.table = step->table[0];
+    args.table_width = WIDTH;
+    for (int i = 0; i < 2; i++) {
+        TRY(attn_cp_prefill_begin(cp, &args, rank->stream, &rank->err));
+        TRY(attn_cp_prefill_run(cp, &step->tensors, rank->stream, &rank->err));
+    }
+    TRY(attn_cp_wait(cp, rank->stream, &rank->err));
+    float *own = take_result(step);
+    double difference = 0, size = 1e-30;
+    for (uint64_t i = 0; i < count * row; i++) {
+        const double want = (double)whole[rows[i / row] * row + i % row], error = (double)own[i] - want;
+        difference += error * error;
+        size += want * want;
+    }
+    rank->prefill[number][pass - 1] = sqrt(difference / size);
+    free(own);
+    attn_cp_destroy(cp);
+}
+
+static void run_case(struct rank *rank, uint32_t number)
+{
+    struct step alone, step;
+
+    make_step(&alone, rank, &cases[number], false);
+    place_heads(&alone, 0);
+    TRY(attn_plan_run(alone.plan, &alone.batch, &alone.tensors, &alone.schedule, &alone.scratch, rank->stream,
+                      &rank->err));
+    float *whole = take_result(&alone);
+    make_step(&step, rank, &cases[number], true);
+    clear_result(&step);
+    run_heads(&step, whole, number, false);
+    run_heads(&step, whole, number, true);
+    rank->counts[number] = step.out_count;
+    run_prefill(&step, &cases[number], whole, number, ATTN_CP_PASS_KEYS);
+    run_prefill(&step, &cases[number], whole, number, ATTN_CP_PASS_QUERIES);
+    free(whole);
+}
+
+static void *rank_thread(void *arg)
+{
+    struct rank *rank = arg;
+    struct attn_select_options options;
     struct attn_decision *decision;
-    struct attn_nccl_ranks *ranks;
-    struct attn_collectives net;
-    void *library;
+    struct attn_problem problem;
+    char device[32];
+
+    ATTN_INIT(&rank->err);
+    ATTN_INIT(&rank->net);
+    ATTN_INIT(&options);
+    snprintf(device, sizeof device, "cuda:%u", rank->shared ? 0 : rank->number);
+    options.device = device;
+    TRY(attn_problem_parse(cases[0].problem, &problem, &rank->err));
+    TRY(attn_select(rank->context, &problem, 1, &options, &decision, &rank->err));
+    TRY(attn_backend_open(rank->context, decision, NULL, &rank->backend, &rank->err));
+    TRY(attn_stream_create(rank->backend, &rank->stream, &rank->err));
+    if (rank->shared)
+        TRY(transport_share_device(rank->backend, &rank->meeting, &rank->transport, &rank->net, &rank->err));
+    else
+        TRY(transport_open_nccl(rank->id, rank->number, rank->size, rank->number, LIMIT_NS, &rank->transport,
+                                &rank->net, &rank->err));
+    for (uint32_t i = 0; i < CASES; i++)
+        run_case(rank, i);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- all ranks */
+
+static int count, failed;
+
+static void report(bool good, uint32_t number, const char *what, double value)
+{
+    failed += !good;
+    printf("%sok %d - %s: %s (%.2g)\n", good ? "" : "not ", ++count, cases[number].problem, what, value);
+}
+
+static double worst(const struct rank *ranks, uint32_t size, uint32_t number, bool split, int graph)
+{
+    double most = 0;
+
+    for (uint32_t r = 0; r < size; r++)
+        most = fmax(most, isnan(ranks[r].error[number][split][graph]) ? INFINITY
+                                                                      : ranks[r].error[number][split][graph]);
+    return most;
+}
+
+static void judge(const struct rank *ranks, uint32_t size, uint32_t number)
+{
+    static const char *const names[2][2] = {{"all heads, a run", "all heads, a graph"},
+                                            {"heads split, a run", "heads split, a graph"}};
+    bool same = true;
+
+    const int ways = ranks[0].shared ? 1 : 2;
+    for (int split = 0; split < 2; split++)
+        for (int graph = 0; graph < ways; graph++) {
+            const double error = worst(ranks, size, number, split, graph);
+            report(error <= BOUND, number, names[split][graph], error);
+        }
+    for (uint32_t r = 0; r < size; r++)
+        for (int graph = 0; graph < ways; graph++)
+            same = same && memcmp(ranks[r].results[number][0][graph], ranks[0].results[number][0][0],
+                                  ranks[0].counts[number] * sizeof(float)) == 0;
+    report(same, number, "the same bits on all ranks, by runs and graphs", 0);
+    for (int pass = 0; pass < PASSES; pass++) {
+        double most = 0;
+        for (uint32_t r = 0; r < size; r++)
+            most =
+                fmax(most, isnan(ranks[r].prefill[number][pass]) ? INFINITY : ranks[r].prefill[number][pass]);
+        report(most <= BOUND, number, pass == 0 ? "prefill, keys passed" : "prefill, queries passed", most);
+    }
+}
+
+static void start(struct rank *rank, int number, int size, const struct transport_id *id,
+                  struct attn_context *context, struct attn_local_ranks *meeting)
+{
+    struct attn_error err;
 
     ATTN_INIT(&err);
-    ATTN_INIT(&net);
-    if (argc != 2)
-        return 2;
-    TRY(attn_problem_parse(plain, &problem, &err));
-    TRY(attn_context_create(NULL, &context, &err));
-    TRY(attn_select(context, &problem, 1, NULL, &decision, &err));
-    TRY(attn_backend_open(context, decision, NULL, &step.backend, &err));
-    printf("# %s on %s\n", attn_backend_get_name(step.backend), attn_backend_get_device(step.backend));
-    TRY(attn_stream_create(step.backend, &step.stream, &err));
-    make_step(&step);
-    make_plan(&step, &problem);
-    TRY(attn_plan_run(step.plan, &step.batch, &step.tensors, &step.schedule, &step.scratch, step.stream,
-                      &err));
-    take_result(&step, step.result);
+    *rank = (struct rank){.number = (uint32_t)number, .size = (uint32_t)size, .id = id, .context = context};
+    ATTN_INIT(&rank->meeting);
+    rank->shared = meeting != NULL;
+    if (meeting != NULL && attn_local_ranks_get(meeting, (uint32_t)number, &rank->meeting, &err) != ATTN_OK)
+        exit(1);
+    if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
+        exit(1);
+}
 
-    void *comm = connect_alone(argv[1], &library);
-    TRY(attn_nccl_ranks_create(argv[1], comm, UINT64_C(20000000000), &ranks, &err));
-    TRY(attn_nccl_ranks_get(ranks, &net, &err));
-    problem.cp = 1;
-    step.batch.kv_global_lens = step.batch.kv_lens;
-    step.batch.cp_world = 1;
-    step.batch.cp_interleave = BLOCK;
-    make_plan(&step, &problem);
-    check_runs(&step, &problem, &net, ATTN_CP_HEADS_SPLIT, "heads split");
-    check_runs(&step, &problem, &net, ATTN_CP_HEADS_ALL, "all heads");
-    net.abort(net.arg, "the end of the test");
-    report(net.check(net.arg, &err) == ATTN_E_PEER, "nothing follows an end");
-    attn_nccl_ranks_destroy(ranks);
+int main(int argc, char **argv)
+{
+    static struct rank ranks[MOST_RANKS];
+    const bool shared = argc == 3 && strcmp(argv[2], "shared") == 0;
+    const int size = argc == 2 || shared ? atoi(argv[1]) : 0;
+    struct attn_local_ranks *meeting = NULL;
+    struct attn_context *context;
+    struct transport_id id;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    if (size < 1 || size > MOST_RANKS) {
+        fprintf(stderr, "usage: gpu-rank RANKS (1 to %d) [shared]\n", MOST_RANKS);
+        return 2;
+    }
+    if ((shared ? attn_local_ranks_create((uint32_t)size, LIMIT_NS, &meeting, &err)
+                : transport_make_id(&id, &err)) != ATTN_OK ||
+        attn_context_create(NULL, &context, &err) != ATTN_OK) {
+        printf("Bail out! %s\n", err.message);
+        return 1;
+    }
+    for (int r = 0; r < size; r++)
+        start(&ranks[r], r, size, &id, context, meeting);
+    for (int r = 0; r < size; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (uint32_t i = 0; i < CASES; i++)
+        judge(ranks, (uint32_t)size, i);
     printf("1..%d\n", count);
     return failed != 0;
 }

@@ -98,7 +98,7 @@ static void decode_init(struct decode *d, const struct rank *rank, const char *t
     cr_assert_eq(attn_plan_prepare(d->plan, &d->batch, &d->schedule, NULL, NULL, &err), ATTN_OK, "%s",
                  err.message);
     ATTN_INIT(&d->params);
-    d->params.heads = ATTN_CP_HEADS_SPLIT;
+    d->params.queries = ATTN_CP_HEADS_SPLIT;
     d->params.problem = &d->problem;
     d->params.collectives = &rank->net;
     ATTN_INIT(&d->args);
@@ -143,10 +143,10 @@ static void create_wrong(struct rank *rank)
     problem = d.problem;
     d.params.problem = &problem;
     d.params.collectives = &net;
-    d.params.heads = 3;
-    check_params(&d, ATTN_E_INVALID, "heads",
-                 "heads is 3; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL");
-    d.params.heads = ATTN_CP_HEADS_SPLIT;
+    d.params.queries = 4;
+    check_params(&d, ATTN_E_INVALID, "queries",
+                 "queries is 4; accepted: ATTN_CP_HEADS_SPLIT, ATTN_CP_HEADS_ALL or ATTN_CP_TOKENS");
+    d.params.queries = ATTN_CP_HEADS_SPLIT;
     net.rank = net.size;
     check_params(&d, ATTN_E_INVALID, "collectives.rank", "rank is 1 of 1; accepted: below size");
     net = rank->net;

@@ -252,8 +252,11 @@ static void create_wrong(struct rank *rank)
     engine_describe(&e, &two, rank->number);
     params = right;
     params.cp_heads = 0;
-    refuse_state(&e, &params, ATTN_E_INVALID, "heads",
-                 "classes[0]: heads is 0; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL");
+    refuse_state(&e, &params, ATTN_E_INVALID, "cp_heads",
+                 "cp_heads is 0; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL");
+    params.cp_heads = ATTN_CP_TOKENS;
+    refuse_state(&e, &params, ATTN_E_INVALID, "cp_heads",
+                 "cp_heads is 3; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL");
     params = right;
     params.flavour = ATTN_FLASHINFER;
     for (uint32_t i = 0; i < CLASSES; i++)

@@ -26,19 +26,23 @@ static void exchange_many(struct rank *rank)
     uint32_t send[MOST_RANKS][WORDS], room[MOST_RANKS + 1][WORDS], (*receive)[WORDS] = room + 1;
 
     for (uint32_t call = 0; call < CALLS; call++) {
-        const bool all = call % 3 != 0;
+        const bool all = call % 3 == 1, shift = call % 3 == 2;
         for (uint32_t to = 0; to < rank->size; to++)
             for (uint32_t i = 0; i < WORDS; i++)
                 send[to][i] = word(rank->number, to, call, i);
         const struct attn_buffer from = buffer(send), into = {room, sizeof room[0]};
-        rank->status = (all ? rank->net.all_to_all : rank->net.all_gather)(rank->net.arg, &from, &into,
-                                                                           sizeof send[0], NULL, &rank->err);
+        rank->status =
+            (all     ? rank->net.all_to_all
+             : shift ? rank->net.shift
+                     : rank->net.all_gather)(rank->net.arg, &from, &into, sizeof send[0], NULL, &rank->err);
         if (rank->status != ATTN_OK)
             return;
-        for (uint32_t from_rank = 0; from_rank < rank->size; from_rank++)
+        for (uint32_t block = 0; block < (shift ? 1 : rank->size); block++) {
+            const uint32_t sender = shift ? (rank->number + rank->size - 1) % rank->size : block;
             for (uint32_t i = 0; i < WORDS; i++)
-                if (receive[from_rank][i] != word(from_rank, all ? rank->number : 0, call, i))
+                if (receive[block][i] != word(sender, all ? rank->number : 0, call, i))
                     rank->status = ATTN_E_STATE;
+        }
     }
 }
 

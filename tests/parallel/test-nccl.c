@@ -41,19 +41,26 @@ static int end_close(struct end *end)
 
 static void exchange(struct rank *rank)
 {
-    uint32_t send[MOST_RANKS][WORDS], receive[MOST_RANKS][WORDS], all[MOST_RANKS][WORDS];
+    uint32_t send[MOST_RANKS][WORDS], receive[MOST_RANKS][WORDS], all[MOST_RANKS][WORDS], before[WORDS];
+    const uint32_t last = (rank->number + rank->size - 1) % rank->size;
     struct end end;
 
     end_open(&end, rank);
     for (uint32_t to = 0; to < rank->size; to++)
         for (uint32_t i = 0; i < WORDS; i++)
             send[to][i] = (rank->number * MOST_RANKS + to) * WORDS + i;
-    const struct attn_buffer from = {send, 0}, into = {receive, 0}, into_all = {all, 0};
+    const struct attn_buffer from = {send, 0}, into = {receive, 0}, into_all = {all, 0},
+                             into_before = {before, 0};
     rank->status = end.net.all_to_all(end.net.arg, &from, &into, sizeof send[0], NULL, &rank->err);
     if (rank->status == ATTN_OK)
         rank->status = end.net.all_gather(end.net.arg, &from, &into_all, sizeof send[0], NULL, &rank->err);
     if (rank->status == ATTN_OK)
+        rank->status = end.net.shift(end.net.arg, &from, &into_before, sizeof before, NULL, &rank->err);
+    if (rank->status == ATTN_OK)
         rank->status = end.net.check(end.net.arg, &rank->err);
+    for (uint32_t i = 0; i < WORDS && rank->status == ATTN_OK; i++)
+        if (before[i] != last * MOST_RANKS * WORDS + i)
+            rank->status = ATTN_E_STATE;
     for (uint32_t r = 0; r < rank->size && rank->status == ATTN_OK; r++)
         for (uint32_t i = 0; i < WORDS; i++)
             if (receive[r][i] != (r * MOST_RANKS + rank->number) * WORDS + i ||

@@ -18,6 +18,7 @@ static bool set_switch(const struct own_key *own, void *to, const char *value);
 static bool set_file(const struct own_key *own, void *to, const char *value);
 static bool set_speed(const struct own_key *own, void *to, const char *value);
 static bool set_transport(const struct own_key *own, void *to, const char *value);
+static bool set_pass(const struct own_key *own, void *to, const char *value);
 
 static const struct own_key {
     const char *name;
@@ -36,6 +37,7 @@ static const struct own_key {
     {"cold", offsetof(struct bench_keys, cold), 1u << 20, NULL},
     {"ranks", offsetof(struct bench_keys, ranks), 1024, NULL},
     {"transport", offsetof(struct bench_keys, transport), 0, set_transport},
+    {"pass", offsetof(struct bench_keys, pass), 0, set_pass},
     {"trace", offsetof(struct bench_keys, trace), 0, set_file},
     {"requests", offsetof(struct bench_keys, requests), 1u << 30, NULL},
     {"chunk", offsetof(struct bench_keys, chunk), 1u << 24, NULL},
@@ -191,18 +193,31 @@ static bool set_file(const struct own_key *own, void *to, const char *value)
     return true;
 }
 
-static bool set_transport(const struct own_key *own, void *to, const char *value)
+/* One of the words of a list that is separated by ", ". */
+static bool set_word(const struct own_key *own, void *to, const char *value, const char *accepted)
 {
+    const size_t size = strlen(value);
     const char **out = to;
 
     if (is_twice(own, *out != NULL))
         return false;
-    if (strcmp(value, "local") != 0 && strcmp(value, "mpi") != 0) {
-        complain("key %s has the value \"%s\"; accepted are " TRANSPORTS, own->name, value);
-        return false;
-    }
-    *out = value;
-    return true;
+    for (const char *word = accepted; *word != '\0'; word += strcspn(word, " "), word += *word == ' ')
+        if (size > 0 && strcspn(word, ", ") == size && strncmp(word, value, size) == 0) {
+            *out = value;
+            return true;
+        }
+    complain("key %s has the value \"%s\"; accepted are %s", own->name, value, accepted);
+    return false;
+}
+
+static bool set_transport(const struct own_key *own, void *to, const char *value)
+{
+    return set_word(own, to, value, TRANSPORTS);
+}
+
+static bool set_pass(const struct own_key *own, void *to, const char *value)
+{
+    return set_word(own, to, value, "keys, queries, cheaper");
 }
 
 static bool set_speed(const struct own_key *own, void *to, const char *value)

@@ -22,7 +22,7 @@ static const struct mode {
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps cold", ceilings_mode},
-    {"cp", "ranks transport seqs ctx skew layers threads reps cold problem", cp_mode},
+    {"cp", "ranks transport pass seqs ctx q_len skew layers threads reps cold problem", cp_mode},
     {"serve", "trace requests seqs layers threads chunk blocks host_blocks reuse speed noop problem",
      serve_mode},
     {"compare", NULL, compare_mode},
@@ -39,7 +39,7 @@ static const char doc[] =
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
-    "  cp         a decode over keys of several ranks, next to one alone\n"
+    "  cp         attention over keys of several ranks, next to one alone\n"
     "  serve      a recorded trace of requests, replayed through all layers\n"
     "  compare    two files of --json, row by row: compare A.json B.json\n"
     "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"
@@ -48,8 +48,9 @@ static const char doc[] =
     "sequence), prefix (keys that all begin with), skew (LONG:COUNTxSHORT, uneven sequences), layers, "
     "threads, "
     "reps, cold (MiB). Without keys a mode runs its default cases; serve needs trace=FILE.csv and takes "
-    "requests, chunk, blocks, host_blocks, reuse, speed and noop too, cp ranks=N (2) and transport=NAME "
-    "(local, mpi). ATTN_BACKEND chooses the backend. "
+    "requests, chunk, blocks, host_blocks, reuse, speed and noop too, cp ranks=N (2), transport=NAME "
+    "(local, mpi, nccl) and pass=WHAT (keys, queries, cheaper: query tokens are spread). ATTN_BACKEND "
+    "chooses the backend. "
     "Tables take the columns of the terminal, "
     "or COLUMNS; 200 shows all.\n"
     "\n"

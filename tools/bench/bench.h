@@ -39,6 +39,7 @@ struct bench_keys {
     uint32_t requests, chunk, blocks, host_blocks;
     struct bench_switch reuse, noop;
     const char *transport;      /* a known name; NULL = not given */
+    const char *pass;           /* the same */
     const char *trace;          /* a file; NULL = not given */
     const char *speed;          /* a checked number; NULL = not given */
     char problem[PROBLEM_TEXT]; /* the rest, "" if there is none */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "explain-print.h"
+#include "explain-ranks.h"
 #include "info.h"
 
 /* Whether a word of the problem string gives the element type of q, by that name or one of other projects. */
@@ -95,13 +96,14 @@ static void json_candidate(struct jsonout *json, const struct attn_candidate *ca
     jsonout_close(json);
 }
 
-static int print_json(const struct attn_decision *decision, const char *problem, int code)
+static int print_json(const struct attn_decision *decision, const struct attn_problem *problem,
+                      const char *text, int code)
 {
     const struct attn_decision_info *info = attn_decision_get_info(decision);
     struct jsonout *json = jsonout_create("explain");
     const struct attn_candidate *candidate;
 
-    jsonout_string(json, "problem", problem);
+    jsonout_string(json, "problem", text);
     jsonout_string(json, "requested", info->requested);
     jsonout_string(json, "effective", info->effective);
     jsonout_string(json, "device", info->device);
@@ -112,6 +114,7 @@ static int print_json(const struct attn_decision *decision, const char *problem,
     for (uint32_t i = 0; (candidate = attn_decision_get_candidate(decision, i)) != NULL; i++)
         json_candidate(json, candidate);
     jsonout_close(json);
+    explain_ranks_json(json, problem);
     return json_end(json, code);
 }
 
@@ -133,9 +136,11 @@ static int explain(const struct info *info, const struct attn_problem *problem)
     int code = status == ATTN_OK && decided->effective != NULL ? EXIT_YES : EXIT_NO;
     char *text = canonical(problem);
     if (info->common.json)
-        code = print_json(decision, text, code);
+        code = print_json(decision, problem, text, code);
     else
         explain_print(decision, attn_reason_is_explicit(err.reason) != 0);
+    if (!info->common.json)
+        explain_ranks_print(problem);
     free(text);
     attn_decision_destroy(decision);
     return code;

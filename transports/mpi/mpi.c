@@ -17,7 +17,7 @@
 #include "check.h"
 #include "fail.h"
 
-enum { TEXT = 256, END_TAG = 1 };
+enum { TEXT = 256, END_TAG = 1, SHIFT_TAG = 2 };
 
 struct attn_mpi_ranks {
     MPI_Comm comm;    /* own */
@@ -140,6 +140,25 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
     return finish(ranks, "all_to_all", error, &request, err);
 }
 
+static int32_t shift(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
+                     uint64_t bytes, void *stream, struct attn_error *err)
+{
+    struct attn_mpi_ranks *ranks = arg;
+    const int next = (ranks->rank + 1) % ranks->size, before = (ranks->rank + ranks->size - 1) % ranks->size;
+    int32_t status = begin(ranks, "shift", bytes, err);
+    MPI_Request came, sent;
+
+    (void)stream;
+    if (status != ATTN_OK)
+        return status;
+    int error =
+        MPI_Irecv(attn__address(receive), (int)bytes, MPI_BYTE, before, SHIFT_TAG, ranks->comm, &came);
+    if (error == MPI_SUCCESS)
+        error = MPI_Isend(attn__address(send), (int)bytes, MPI_BYTE, next, SHIFT_TAG, ranks->comm, &sent);
+    status = finish(ranks, "shift", error, &came, err);
+    return status == ATTN_OK ? finish(ranks, "shift", error, &sent, err) : status;
+}
+
 /* Sends word to all: so short a message leaves at once, whether or not it is received. */
 static void abort_all(void *arg, const char *why)
 {
@@ -237,6 +256,7 @@ int32_t attn_mpi_ranks_get(struct attn_mpi_ranks *ranks, struct attn_collectives
     out->arg = ranks;
     out->all_gather = all_gather;
     out->all_to_all = all_to_all;
+    out->shift = shift;
     out->abort = abort_all;
     return ATTN_OK;
 }

@@ -107,6 +107,27 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
     return is_good(result) ? ATTN_OK : fail(ranks, "all_to_all", result, err);
 }
 
+static int32_t shift(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
+                     uint64_t bytes, void *stream, struct attn_error *err)
+{
+    struct attn_nccl_ranks *ranks = arg;
+    const struct functions *nccl = &ranks->nccl;
+    const int next = (ranks->rank + 1) % ranks->size, before = (ranks->rank + ranks->size - 1) % ranks->size;
+    const int32_t status = begin(ranks, err);
+
+    if (status != ATTN_OK)
+        return status;
+    int result = nccl->group_start();
+    if (is_good(result))
+        result = nccl->send(attn__address(send), bytes, NCCL_INT8, next, ranks->comm, stream);
+    if (is_good(result))
+        result = nccl->receive(attn__address(receive), bytes, NCCL_INT8, before, ranks->comm, stream);
+    const int ended = nccl->group_end();
+    if (is_good(result))
+        result = ended;
+    return is_good(result) ? ATTN_OK : fail(ranks, "shift", result, err);
+}
+
 static int32_t check(void *arg, struct attn_error *err)
 {
     const struct attn_nccl_ranks *ranks = arg;
@@ -224,6 +245,7 @@ int32_t attn_nccl_ranks_get(struct attn_nccl_ranks *ranks, struct attn_collectiv
     out->arg = ranks;
     out->all_gather = all_gather;
     out->all_to_all = all_to_all;
+    out->shift = shift;
     out->check = check;
     out->abort = abort_comm;
     return ATTN_OK;

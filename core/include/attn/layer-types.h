@@ -305,7 +305,8 @@ struct attn_state_params {
      * Experimental: may change in any release.
      */
     const struct attn_collectives *collectives;
-    uint32_t cp_heads; /* with collectives, enum attn_cp_heads: which heads q, out and lse of layers have */
+    uint32_t cp_heads; /* with collectives, ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL: what heads q, out and
+                          lse of layers have */
     uint32_t reserved;
 };
 

@@ -51,6 +51,10 @@ struct attn_collectives {
     /* receive[i] becomes send[own rank] of rank i: size * bytes are sent, and as many received. */
     int32_t (*all_to_all)(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
                           uint64_t bytes, void *stream, struct attn_error *err);
+    /* receive on every rank becomes send of the rank before it, on rank 0 that of the last: `bytes` each.
+     * NULL where ATTN_CP_PASS_KEYS is not asked for. */
+    int32_t (*shift)(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
+                     uint64_t bytes, void *stream, struct attn_error *err);
     /* The failure of a call that was put on a stream; never waits. NULL if calls have completed at once. */
     int32_t (*check)(void *arg, struct attn_error *err);
     /* Ends the connection: calls under way fail, on all ranks where the transport can. Any thread; `why` is a
@@ -83,24 +87,37 @@ ATTN_API int32_t attn_local_ranks_get(struct attn_local_ranks *ranks, uint32_t r
  */
 ATTN_API int64_t attn_cp_count(uint32_t rank, uint32_t size, uint32_t interleave, int64_t keys);
 
-/* ---------------------------------------------------------------- decoding */
+/* ---------------------------------------------------------------- a rank */
 
-/* Which query heads a rank brings and gets. */
-enum attn_cp_heads {
-    ATTN_CP_HEADS_SPLIT = 1, /* heads / size of them, those of rank 0 first: all ranks gather the queries, and
-                                each gets the parts of its own heads (all-to-all) */
-    ATTN_CP_HEADS_ALL = 2    /* all of them, the same on every rank, as is the result (all-gather) */
+/* Which of a step's queries a rank brings, and whose results it gets. */
+enum attn_cp_queries {
+    ATTN_CP_HEADS_SPLIT = 1, /* heads / size of the heads, those of rank 0 first: all ranks gather the
+                                queries, and each gets the parts of its own heads (all-to-all) */
+    ATTN_CP_HEADS_ALL = 2,   /* all, the same on every rank, as is the result (all-gather) */
+    ATTN_CP_TOKENS = 3       /* all heads of the tokens whose keys it holds: attn_cp_prefill_run */
+};
+
+/* How queries of ATTN_CP_TOKENS meet the keys of other ranks. */
+enum attn_cp_pass {
+    ATTN_CP_PASS_CHEAPER = 0, /* each step what moves less: struct attn_cp_prefill_info */
+    ATTN_CP_PASS_KEYS = 1,    /* keys go round a ring, so that every rank sees those of one after the other */
+    ATTN_CP_PASS_QUERIES = 2  /* all ranks gather the queries, and parts come back (all-to-all) */
 };
 
 /* What a rank is made for. */
 struct attn_cp_params {
     uint32_t struct_size;
-    uint32_t heads;                     /* enum attn_cp_heads */
-    const struct attn_problem *problem; /* of the plans: all heads, cp=1, lse=1, out f32, f16 or bf16 */
+    uint32_t queries;                           /* enum attn_cp_queries */
+    const struct attn_problem *problem;         /* all heads, cp=1, lse=1, out f32, f16 or bf16 */
     const struct attn_collectives *collectives; /* copied */
+    /* ATTN_CP_TOKENS alone, whose problem has positions=1, addr=table and the maxima of whole steps: */
+    uint32_t interleave; /* of the keys */
+    uint32_t pass;       /* enum attn_cp_pass */
+    uint64_t max_keys;   /* of all sequences of a step together, on all ranks; 0: max_seqs * max_kv */
 };
 
-/* What one rank exchanges partial results with: buffers for problem.max_rows query tokens. */
+/* What one rank exchanges queries, keys and partial results with: buffers for problem.max_rows query tokens.
+ */
 struct attn_cp;
 
 /*
@@ -111,6 +128,8 @@ ATTN_API int32_t attn_cp_create(struct attn_backend *backend, const struct attn_
                                 struct attn_cp **out, struct attn_error *err);
 /* After the work that was put on streams is done, and after graphs that captured it. */
 ATTN_API void attn_cp_destroy(struct attn_cp *cp);
+
+/* ---------------------------------------------------------------- decoding, and queries on all ranks */
 
 /* One run of one layer; members are those of attn_plan_run. */
 struct attn_cp_run_args {
@@ -155,6 +174,66 @@ struct attn_state; /* attn/layer.h */
  * plugin whose state has none.
  */
 ATTN_API int32_t attn_state_wait(struct attn_state *state, void *stream, struct attn_error *err);
+
+/* ---------------------------------------------------------------- prompts, with queries spread as keys */
+
+/*
+ * Query tokens of a sequence that rank `rank` of `size` has under ATTN_CP_TOKENS: of `kv_len` keys the last
+ * `q_len` are of this step, and those of them that the rank holds are its queries. Fills `positions`, which
+ * may be NULL, with the first `capacity` of their positions, and returns how many there are; -1 if a number
+ * is out of range.
+ */
+ATTN_API int64_t attn_cp_tokens(uint32_t rank, uint32_t size, uint32_t interleave, int32_t q_len,
+                                int32_t kv_len, int32_t *positions, int64_t capacity);
+
+/* One step; arrays are the host's, and may change after the call. All ranks have the same but for `table`. */
+struct attn_cp_step {
+    uint32_t struct_size;
+    uint32_t seqs;
+    const int32_t *q_lens;  /* [seqs] query tokens on all ranks */
+    const int32_t *kv_lens; /* [seqs] keys on all ranks, those of this step included */
+    const int32_t *table;   /* [seqs, table_width] pages of this rank's cache, none of them invalid */
+    uint32_t table_width;   /* pages of the keys that this rank holds, at least */
+    uint32_t reserved;
+};
+
+/* What attn_cp_prefill_begin decided. Bytes are what a rank receives in each layer. */
+struct attn_cp_prefill_info {
+    uint32_t struct_size;
+    uint32_t pass;          /* enum attn_cp_pass, not ATTN_CP_PASS_CHEAPER */
+    uint64_t tokens;        /* rows of q and out on this rank: sequence after sequence, as attn_cp_tokens */
+    uint64_t keys_bytes;    /* of ATTN_CP_PASS_KEYS, in size - 1 calls */
+    uint64_t queries_bytes; /* of ATTN_CP_PASS_QUERIES, in 2 calls */
+    uint64_t call_bytes;    /* a call counts as so many bytes */
+};
+
+/*
+ * What `size` ranks would move for a step in each layer, of which neither table nor maxima of the problem are
+ * looked at, and what ATTN_CP_PASS_CHEAPER would take. `tokens` are those of rank 0. Sends nothing, and wants
+ * no backend.
+ */
+ATTN_API int32_t attn_cp_estimate(const struct attn_problem *problem, uint32_t size, uint32_t interleave,
+                                  const struct attn_cp_step *step, struct attn_cp_prefill_info *out,
+                                  struct attn_error *err);
+
+/*
+ * Begins a step of ATTN_CP_TOKENS: plans it for all layers, with copies in order of `stream`. It may wait for
+ * those of the step before. ATTN_E_INVALID and ATTN_E_SIZE name a member or what the rank was not made for;
+ * nothing is sent.
+ */
+ATTN_API int32_t attn_cp_prefill_begin(struct attn_cp *cp, const struct attn_cp_step *step, void *stream,
+                                       struct attn_error *err);
+/* What the step that was begun does. ATTN_E_STATE without one. */
+ATTN_API int32_t attn_cp_prefill_get_info(const struct attn_cp *cp, struct attn_cp_prefill_info *out,
+                                          struct attn_error *err);
+/*
+ * One layer of the step: q [tokens, heads, head_dim], out [tokens, heads, head_dim_vo] and, if wanted, lse
+ * [tokens, heads] of this rank's query tokens, and the cache, which has the keys of this step. Scales of a
+ * cache that are not of tokens are the same on all ranks. Allocates nothing. Not on a team of threads, and
+ * not in a capture. Failures are those of attn_cp_run.
+ */
+ATTN_API int32_t attn_cp_prefill_run(struct attn_cp *cp, const struct attn_tensors *tensors, void *stream,
+                                     struct attn_error *err);
 
 #endif
 

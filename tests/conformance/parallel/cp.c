@@ -14,6 +14,7 @@
 #include "need.h"
 #include "output.h"
 #include "shard.h"
+#include "tokens.h"
 #include "transport.h"
 
 enum { MOST_RANKS = 7 };
@@ -29,6 +30,8 @@ struct group {
     struct attn_local_ranks *connection;
     uint32_t size, interleave;
     bool split, graph;
+    bool tokens; /* query tokens are spread, and pass is enum attn_cp_pass */
+    uint32_t pass;
 };
 
 struct member {
@@ -36,6 +39,7 @@ struct member {
     uint32_t rank;
     pthread_t thread;
     struct shard shard;
+    struct tokens tokens;
     struct guarded *out, *lse; /* of a rank that gets what rank 0 gets */
     int32_t status;
     struct attn_error err;
@@ -63,30 +67,40 @@ static struct attn_span make_span(struct shard *shard, const char *name, uint64_
     return span;
 }
 
-static int32_t make_plan(struct member *member, struct work *work, struct attn_error *err)
+static int32_t make_cp(struct member *member, struct work *work, struct attn_problem *problem,
+                       struct attn_error *err)
 {
     struct group *group = member->group;
-    struct attn_problem problem = group->step->problem;
     struct attn_collectives collectives;
-    struct attn_plan_sizes sizes;
     struct attn_cp_params params;
+    int32_t status = ATTN_OK;
 
     ATTN_INIT(&collectives);
-    ATTN_INIT(&sizes);
     ATTN_INIT(&params);
-    problem.cp = 1;
-    int32_t status = ATTN_OK;
+    problem->cp = 1;
+    problem->positions |= group->tokens;
     if (group->process != NULL)
         collectives = *group->process;
     else
         status = attn_local_ranks_get(group->connection, member->rank, &collectives, err);
-    params.heads = group->split ? ATTN_CP_HEADS_SPLIT : ATTN_CP_HEADS_ALL;
-    params.problem = &problem;
+    params.queries = group->tokens ? ATTN_CP_TOKENS : group->split ? ATTN_CP_HEADS_SPLIT : ATTN_CP_HEADS_ALL;
+    params.problem = problem;
     params.collectives = &collectives;
-    if (status == ATTN_OK)
-        status = attn_cp_create(group->backend, &params, &work->cp, err);
-    if (status == ATTN_OK)
-        status = attn_plan_create(group->backend, &problem, &work->plan, err);
+    if (group->tokens) {
+        params.interleave = group->interleave;
+        params.pass = group->pass;
+    }
+    return status == ATTN_OK ? attn_cp_create(group->backend, &params, &work->cp, err) : status;
+}
+
+static int32_t make_plan(struct member *member, struct work *work, const struct attn_problem *problem,
+                         struct attn_error *err)
+{
+    struct attn_backend *backend = member->group->backend;
+    struct attn_plan_sizes sizes;
+
+    ATTN_INIT(&sizes);
+    int32_t status = attn_plan_create(backend, problem, &work->plan, err);
     if (status == ATTN_OK)
         status = attn_plan_get_sizes(work->plan, &sizes, err);
     if (status != ATTN_OK)
@@ -123,9 +137,14 @@ static int32_t run_graph(struct member *member, struct work *work, struct attn_c
 
 static int32_t run(struct member *member, struct work *work, struct attn_error *err)
 {
+    struct attn_problem problem = member->group->step->problem;
     struct attn_cp_run_args args;
-    int32_t status = make_plan(member, work, err);
+    int32_t status = make_cp(member, work, &problem, err);
 
+    if (status == ATTN_OK && member->group->tokens)
+        return tokens_run(&member->tokens, &member->shard, work->cp, err);
+    if (status == ATTN_OK)
+        status = make_plan(member, work, &problem, err);
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&args);
@@ -185,7 +204,9 @@ static void place_outputs(struct member *member)
     const struct step *step = group->step;
     const uint32_t first = member->rank * (step->problem.heads / group->size);
 
-    if (group->split) {
+    if (group->tokens) {
+        tokens_init(&member->tokens, &member->shard, step, member->rank, group->size, group->interleave);
+    } else if (group->split) {
         skip_heads(&tensors->q, first);
         skip_heads(&tensors->q_rope, first);
         skip_heads(&tensors->out, first);
@@ -226,6 +247,13 @@ static int check_members(struct member *members, uint32_t size, char *why, size_
     return ran;
 }
 
+static void take_tokens(struct member *member, int ran)
+{
+    if (ran == 1)
+        tokens_take(&member->tokens);
+    tokens_finish(&member->tokens);
+}
+
 /* 1 = ran, 0 = refused, -1 = failed, as step_run. */
 static int run_threads(struct group *group, char *why, size_t size)
 {
@@ -251,6 +279,8 @@ static int run_threads(struct group *group, char *why, size_t size)
     for (uint32_t r = 0; r < group->size; r++)
         pthread_join(members[r].thread, NULL);
     int ran = check_members(members, group->size, why, size);
+    for (uint32_t r = 0; r < group->size && group->tokens; r++)
+        take_tokens(&members[r], ran);
     if (ran == 1 && !arena_check(&group->step->arena, &name)) {
         snprintf(why, size, "wrote outside of %s", name);
         ran = -1;
@@ -277,23 +307,25 @@ static unsigned char *gather(const struct attn_collectives *net, const void *own
     exit(EXIT_NO);
 }
 
-/* Puts the heads of all ranks where this rank's are; of ranks that have all heads, whether they have the
+/* Puts the heads or tokens of all ranks where this rank's are; of ranks that have all, whether they have the
  * same. */
 static bool take_outputs(const struct group *group, const struct attn_tensor *tensor, struct guarded *memory,
                          size_t bytes)
 {
     const struct step *step = group->step;
-    const uint32_t own = step->problem.heads / group->size;
+    const uint32_t own = group->split ? step->problem.heads / group->size : 1;
     unsigned char *all = gather(group->process, memory->data, memory->size);
     bool same = true;
 
     for (uint32_t r = 0; r < group->size; r++) {
         const unsigned char *theirs = all + r * memory->size;
-        same = same && (group->split || memcmp(theirs, memory->data, memory->size) == 0);
-        for (uint32_t row = 0; row < step->batch.num_tokens && group->split; row++) {
-            for (uint32_t head = r * own; head < (r + 1) * own; head++) {
+        same = same && (group->split || group->tokens || memcmp(theirs, memory->data, memory->size) == 0);
+        for (uint32_t row = 0; row < (uint32_t)step->host.q_offsets[step->seqs]; row++) {
+            for (uint32_t head = 0; head < step->problem.heads; head++) {
                 unsigned char *at = tensor_at(tensor, row, head);
-                memcpy(at, theirs + (at - memory->data), bytes);
+                if (group->tokens ? tokens_owner(step, row, group->size, group->interleave) == r
+                                  : group->split && head / own == r)
+                    memcpy(at, theirs + (at - memory->data), bytes);
             }
         }
     }
@@ -314,6 +346,8 @@ static int run_process(struct group *group, char *why, size_t size)
     place_outputs(&member);
     run_member(&member);
     int ran = check_members(&member, 1, why, size);
+    if (group->tokens)
+        take_tokens(&member, ran);
     shard_finish(&member.shard);
     int32_t *all = (int32_t *)(void *)gather(group->process, &ran, sizeof ran);
     for (uint32_t r = 0; r < group->size && ran == 1; r++) {
@@ -332,6 +366,19 @@ static int run_process(struct group *group, char *why, size_t size)
 
 /* ---------------------------------------------------------------- cases */
 
+/* What ATTN_CP_TOKENS refuses goes. */
+static void allow_tokens(struct attn_problem *problem)
+{
+    problem->positions = problem->seq_causal = 0;
+    problem->align = ATTN_ALIGN_END;
+    problem->mask = ATTN_MASK_NONE;
+    if (problem->alibi == ATTN_ALIBI_MASK)
+        problem->alibi = ATTN_ALIBI_NONE;
+    if (oracle_is_8bit(problem->q_dtype))
+        problem->q_dtype = ATTN_BF16;
+    problem->q_scale = ATTN_SCALES_NONE;
+}
+
 /* A cache of pages whose vectors are whole, and parts that can be merged. */
 static void allow(struct attn_problem *problem, struct rng *rng)
 {
@@ -349,6 +396,8 @@ static void allow(struct attn_problem *problem, struct rng *rng)
     if (oracle_is_8bit(problem->v_dtype) && problem->out_dtype == ATTN_F16)
         problem->out_dtype = ATTN_F32;
     problem->graph = rng_chance(rng, 30) ? ATTN_GRAPH_ALWAYS : 0;
+    if (rng_chance(rng, 50))
+        allow_tokens(problem);
 }
 
 static void pick_ranks(struct group *group, const struct conform_case *c, struct rng *rng)
@@ -359,8 +408,10 @@ static void pick_ranks(struct group *group, const struct conform_case *c, struct
     group->interleave = 1 + rng_below(rng, c->problem.block);
     while (!shard_allows(c, group->interleave))
         group->interleave = group->interleave % c->problem.block + 1;
-    group->split =
-        c->problem.heads % group->size == 0 && !oracle_is_8bit(c->problem.q_dtype) && rng_chance(rng, 60);
+    group->pass = rng_below(rng, 3);
+    group->tokens = tokens_allow(group->step, group->pass) && rng_chance(rng, 75);
+    group->split = !group->tokens && c->problem.heads % group->size == 0 &&
+                   !oracle_is_8bit(c->problem.q_dtype) && rng_chance(rng, 60);
 }
 
 static void check_target(struct target *target, struct step *step, const struct reference *reference,
@@ -375,6 +426,7 @@ static void check_target(struct target *target, struct step *step, const struct 
     tap_begin(target, "cp", step->the_case->text, seed);
     struct attn_problem problem = step->problem;
     problem.cp = 1;
+    problem.positions |= group.tokens;
     step->numerics = 0;
     const int ran = target_accepts(target, &problem, &step->numerics, why, sizeof why)
                         ? (process != NULL ? run_process : run_threads)(&group, why, sizeof why)
@@ -437,7 +489,11 @@ void check_parallel(struct target_list *list, const struct run_options *options)
     }
     ATTN_INIT(&err);
     ATTN_INIT(&process);
-    if (transport_open(options->transport, LIMIT_NS, &transport, &process, &err) != ATTN_OK) {
+    if (strcmp(options->transport, "mpi") != 0) {
+        complain("transport is %.64s; accepted: local, mpi", options->transport);
+        exit(EXIT_USAGE);
+    }
+    if (transport_open_mpi(LIMIT_NS, &transport, &process, &err) != ATTN_OK) {
         complain("%s", err.message);
         exit(EXIT_USAGE);
     }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Prefill whose query tokens are spread over ranks: what its step and its runs share. */
+#ifndef ATTN_PREFILL_H
+#define ATTN_PREFILL_H
+
+#include "parallel/cp.h"
+
+/* A step at hand. */
+struct attn__prefill_step {
+    bool begun;
+    uint32_t count;           /* batches: one for the keys of each rank, or one for the queries of all */
+    uint64_t tokens;          /* query tokens of this rank */
+    uint64_t block;           /* of the rank that has most: what queries and parts are exchanged in */
+    uint64_t slab;            /* keys that are exchanged, whole pages of each sequence */
+    uint64_t rows;            /* of the batch of all queries */
+    struct attn_batch packed; /* whole pages of this rank's keys, which go into a slab ... */
+    struct attn_batch_host packed_host;
+    struct attn_buffer offsets; /* ... i32 [seqs + 1] there */
+    struct attn_cp_prefill_info info;
+};
+
+struct attn__prefill {
+    struct attn_problem problem; /* of the plan */
+    struct attn_plan *plan;
+    struct attn_plan_sizes sizes;
+    uint32_t interleave, pass;
+    uint32_t max_seqs, max_q, max_kv; /* of steps, on all ranks */
+    uint64_t max_rows, max_keys;
+    uint64_t block, slab; /* largest of steps */
+    uint32_t width;       /* pages of the longest sequence on a rank */
+    struct attn_buffer memory;
+    struct attn_buffer arrays; /* of batches, as in `host` */
+    int32_t *host;
+    void *pinned; /* of host and staging; NULL: `host` is malloc's */
+    struct attn_span staging;
+    uint64_t capacity, used;     /* of arrays, in elements */
+    struct attn_span *schedules; /* [ranks] */
+    struct attn_scratch scratch;
+    struct attn_buffer queries;          /* own ones, [block]; then those of all ranks */
+    struct attn_buffer own_parts, parts; /* [ranks * block] each; the first for ATTN_CP_PASS_QUERIES alone */
+    struct attn_buffer slabs[2];
+    struct attn_batch *batches; /* [ranks] */
+    struct attn_batch_host *hosts;
+    void *copied; /* event: arrays and schedules of the step are on the device */
+    struct attn__prefill_step step;
+};
+
+/* Bytes of a query token's vectors, and of its partial results: those of all heads, then their LSEs. */
+static inline uint64_t attn__prefill_query_bytes(const struct attn_problem *p)
+{
+    return p->heads * attn__cp_vector(p->q_dtype, p->head_dim);
+}
+
+static inline uint64_t attn__prefill_part_bytes(const struct attn_problem *p)
+{
+    return p->heads * attn__cp_vector(p->out_dtype, p->head_dim_vo) +
+           attn__cp_round(p->heads * sizeof(float));
+}
+
+/* Refuses a NULL handle, a rank without prefill, and if `begun` one without a step. */
+int32_t attn__prefill_take(const struct attn_cp *cp, const char *what, bool begun, struct attn_error *err);
+
+/* Where members of a slab of `keys` keys begin, and its size. */
+struct attn__slab {
+    uint64_t v, k_scales, v_scales, bytes;
+};
+struct attn__slab attn__slab_of(const struct attn_problem *p, uint64_t keys);
+
+#endif
