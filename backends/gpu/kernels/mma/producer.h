@@ -43,12 +43,14 @@ template <class C> GPU_INLINE bool mma_is_again(mma_shared<C> *shared, uint32_t 
 }
 
 /* Finds the keys that each row of the work tile that is looked up sees, and the rules of each group's rows:
- * those of all rows at once, or they wait for each other. */
+ * those of all rows at once, or they wait for each other. Of the CTA's first work tile, whose rows see most
+ * keys, no KV tile is left out. */
 template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mma_shared<C> *shared)
 {
     constexpr uint32_t rows = C::ROWS / GPU_WARP; /* of a lane */
-    const mma_looked_up<C> *next = &shared->handover.next;
+    mma_looked_up<C> *next = &shared->handover.next;
     const struct gpu_work_tile *p = &next->work;
+    uint32_t lo = UINT32_MAX, hi = 0;
     struct mma_range own[rows], common[2] = {{0, 0xffffffffu}, {0, 0xffffffffu}};
 
     GPU_UNROLL
@@ -63,7 +65,11 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
             common[group].hi = own[i].hi < common[group].hi ? own[i].hi : common[group].hi;
         }
         shared->handover.next_ranges[row] = {exists ? own[i].lo : 0, exists ? own[i].hi : 0};
+        lo = own[i].lo < own[i].hi && own[i].lo < lo ? own[i].lo : lo;
+        hi = own[i].hi > hi ? own[i].hi : hi;
     }
+    if (mma_plans_all_keys(run))
+        mma_trim_tile<C>(next, lo, hi);
     struct mma_rules rules = mma_rules_of_range<C>(run, p, common[0], false, false);
     GPU_UNROLL
     for (uint32_t group = 0; group < 2; group++) {

@@ -4,6 +4,7 @@
 #define ATTN_GPU_MMA_SCHEDULE_H
 
 #include "addresses.h"
+#include "score-rules.h"
 
 /* Position of the CTA's first work tile in the work list, or of the one that work.next has. */
 template <class C>
@@ -38,6 +39,52 @@ GPU_INLINE uint32_t mma_list_ctas(const struct gpu_run *run, uint64_t all, bool 
 GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint64_t position)
 {
     return gpu_divide_u64(run->phase == ATTN__PREFILL ? all - 1 - position : position, run->problem.kv_heads);
+}
+
+/* Whether planners do not know which keys a row tile of prefill sees: positions are given, or keys sharded.
+ */
+GPU_INLINE bool mma_plans_all_keys(const struct gpu_run *run)
+{
+    return run->batch.positions != 0 || run->batch.cp_world != 0;
+}
+
+/* Leaves out KV tiles that no row of the work tile sees, of which each lane of a warp knows some rows: keys
+ * [lo, hi). One stays, for queries are copied already. */
+template <class C> GPU_INLINE void mma_trim_tile(mma_looked_up<C> *to, uint32_t lo, uint32_t hi)
+{
+    for (uint32_t mask = GPU_WARP / 2; mask > 0; mask /= 2) {
+        const uint32_t low = gpu_shuffle_xor_u32(lo, mask), high = gpu_shuffle_xor_u32(hi, mask);
+        lo = low < lo ? low : lo;
+        hi = high > hi ? high : hi;
+    }
+    if (gpu_thread() % GPU_WARP == 0) {
+        const uint32_t begin = to->work.first, all = to->work.end, last = (hi + GPU_TILE - 1) / GPU_TILE;
+        uint32_t first = lo / GPU_TILE > begin ? lo / GPU_TILE : begin, end = last < all ? last : all;
+        if (first >= end) {
+            first = begin;
+            end = begin < all ? begin + 1 : all;
+        }
+        to->work.first = first;
+        to->work.end = end;
+    }
+    gpu_warp_barrier();
+}
+
+/* The same by a warp whose lanes look at the tokens first. */
+template <class C> GPU_INLINE void mma_find_and_trim(const struct gpu_run *run, mma_looked_up<C> *to)
+{
+    const struct gpu_sequence *s = &to->sequence;
+    const uint32_t first = to->work.row0 / run->group, last = (to->work.row0 + C::ROWS - 1) / run->group;
+    uint32_t lo = UINT32_MAX, hi = 0;
+
+    GPU_LOOP
+    for (uint32_t i = first + gpu_thread() % GPU_WARP; i <= last && i < s->q_len; i += GPU_WARP) {
+        uint32_t low, high;
+        gpu_visible_find(&s->visible, gpu_position(run, s, i), &low, &high);
+        lo = low < high && low < lo ? low : lo;
+        hi = high > hi ? high : hi;
+    }
+    mma_trim_tile<C>(to, lo, hi);
 }
 
 /*
@@ -82,6 +129,8 @@ GPU_INLINE uint32_t mma_next_tile(const struct gpu_run *run, mma_looked_up<C> *t
                            : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
     }
     gpu_warp_barrier();
+    if (C::ROWS >= 64 && prefill && !mma_rows_are_ranges<C>(run) && mma_plans_all_keys(run))
+        mma_find_and_trim<C>(run, to);
     to->trust = MMA_TRUSTED;
     mma_find_origins<C>(run, to, to->work.kv_head);
     return (uint32_t)all;
