@@ -104,7 +104,7 @@ struct mla_combine_shared {
     struct mla_work_tile work;
     struct gpu_sequence sequence;
     bool split;
-    uint32_t noted[MLA_THREADS / GPU_WARP];
+    alignas(16) uint32_t noted[MLA_THREADS / GPU_WARP]; /* read 16 bytes at once: no byte of `split` */
     float sum[MLA_THREADS / GPU_WARP];
     alignas(16) float values[MLA_THREADS / GPU_WARP][MLA_VO_DIM]; /* of each warp */
 };
