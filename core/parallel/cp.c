@@ -172,13 +172,13 @@ int32_t attn__cp_move(const struct attn_cp *cp, const struct attn_tensor *from, 
     return attn_merge(cp->backend, &args, stream, err);
 }
 
-int32_t attn__cp_merge(const struct attn_cp *cp, const struct attn_tensor *out, const struct attn_tensor *lse,
-                       uint64_t tokens, void *stream, struct attn_error *err)
+int32_t attn__cp_merge(const struct attn_cp *cp, uint32_t count, const struct attn_tensor *out,
+                       const struct attn_tensor *lse, uint64_t tokens, void *stream, struct attn_error *err)
 {
     struct attn_merge_args args;
 
     ATTN_INIT(&args);
-    args.count = cp->net.size;
+    args.count = count;
     args.parts = cp->merged;
     args.dtype = cp->problem.out_dtype;
     args.lse_base = ATTN_LSE_NATURAL;

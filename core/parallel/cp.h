@@ -48,9 +48,9 @@ static inline struct attn_buffer attn__cp_at(const struct attn_buffer *buffer, u
 /* Copies vectors of queries: a merge of one part. */
 int32_t attn__cp_move(const struct attn_cp *cp, const struct attn_tensor *from, const struct attn_tensor *to,
                       uint64_t tokens, uint32_t heads, uint32_t dim, void *stream, struct attn_error *err);
-/* Merges cp->merged. */
-int32_t attn__cp_merge(const struct attn_cp *cp, const struct attn_tensor *out, const struct attn_tensor *lse,
-                       uint64_t tokens, void *stream, struct attn_error *err);
+/* Merges the first `count` of cp->merged. */
+int32_t attn__cp_merge(const struct attn_cp *cp, uint32_t count, const struct attn_tensor *out,
+                       const struct attn_tensor *lse, uint64_t tokens, void *stream, struct attn_error *err);
 /* The caller's q, out and, if given, lse. `rope`: columns of q that are in q_rope. */
 int32_t attn__cp_check_tensors(const struct attn_cp *cp, const struct attn_tensors *tensors, uint64_t tokens,
                                uint32_t rope, struct attn_error *err);

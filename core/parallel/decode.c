@@ -247,7 +247,7 @@ static int32_t merge(struct run *run, struct attn_error *err)
         const struct attn_buffer buffer = attn__cp_at(&cp->parts, i * block);
         cp->merged[i] = part_at(run, &buffer);
     }
-    return attn__cp_merge(cp, &run->out, &run->lse, run->tokens, run->stream, err);
+    return attn__cp_merge(cp, cp->net.size, &run->out, &run->lse, run->tokens, run->stream, err);
 }
 
 static int32_t run_parts(struct run *run, bool *sent, struct attn_error *err)

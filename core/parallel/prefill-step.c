@@ -141,6 +141,25 @@ static void measure(const struct sharding *by, const struct attn_cp_step *step, 
     }
 }
 
+static uint32_t cheapest(const struct attn_problem *p, uint64_t others,
+                         const struct attn_cp_prefill_info *info)
+{
+    const uint64_t scales =
+        (p->k_scale == ATTN_SCALES_TOKEN_HEAD) + (uint64_t)(p->v_scale == ATTN_SCALES_TOKEN_HEAD);
+    const uint64_t costs[] = {[ATTN_CP_PASS_CHEAPER] = UINT64_MAX,
+                              [ATTN_CP_PASS_KEYS] = info->keys_bytes + others * CALL_BYTES,
+                              [ATTN_CP_PASS_QUERIES] = info->queries_bytes + 2 * CALL_BYTES,
+                              [ATTN_CP_PASS_HEADS] = info->heads_bytes > 0
+                                                         ? info->heads_bytes + (4 + scales) * CALL_BYTES
+                                                         : UINT64_MAX};
+    uint32_t best = ATTN_CP_PASS_KEYS;
+
+    for (uint32_t i = ATTN_CP_PASS_QUERIES; i <= ATTN_CP_PASS_HEADS; i++)
+        if (costs[i] < costs[best])
+            best = i;
+    return best;
+}
+
 /* `wanted`: enum attn_cp_pass. */
 static void choose(const struct sharding *by, uint32_t wanted, struct attn__prefill_step *step)
 {
@@ -153,11 +172,11 @@ static void choose(const struct sharding *by, uint32_t wanted, struct attn__pref
     info->call_bytes = CALL_BYTES;
     info->keys_bytes = others * attn__slab_of(p, step->slab).bytes;
     info->queries_bytes = others * step->block * (attn__prefill_query_bytes(p) + attn__prefill_part_bytes(p));
+    if (attn__heads_can_be(p, by->size))
+        info->heads_bytes = (info->keys_bytes + info->queries_bytes) / by->size;
     info->pass = wanted;
     if (wanted == ATTN_CP_PASS_CHEAPER)
-        info->pass = info->keys_bytes + others * CALL_BYTES <= info->queries_bytes + 2 * CALL_BYTES
-                         ? ATTN_CP_PASS_KEYS
-                         : ATTN_CP_PASS_QUERIES;
+        info->pass = cheapest(p, others, info);
 }
 
 int32_t attn_cp_estimate(const struct attn_problem *problem, uint32_t size, uint32_t interleave,
@@ -216,11 +235,13 @@ static void open_batch(struct attn_cp *cp, uint32_t number, uint32_t seqs, uint6
     batch->num_tokens = (uint32_t)tokens;
     batch->max_q = (uint32_t)own->step.block;
     batch->max_kv = own->problem.max_kv;
+    batch->table_width = own->width;
+    batch->table_stride = (int64_t)own->width * (int64_t)sizeof(int32_t);
+    if (own->step.plan != 0)
+        return;
     batch->cp_rank = rank;
     batch->cp_world = cp->net.size;
     batch->cp_interleave = own->interleave;
-    batch->table_width = own->width;
-    batch->table_stride = (int64_t)own->width * (int64_t)sizeof(int32_t);
 }
 
 /* Query tokens of rank `rank`, from row `row` on; those of sequence i of a batch are at number first + i. */
@@ -254,26 +275,35 @@ static void put_keys(const struct attn_cp *cp, const struct attn_cp_step *step, 
     }
 }
 
-/* Whole pages, of which those that are not full have tails that nobody sees. */
+/* The batch that packs this rank's keys: whole pages, of which those that are not full have tails that nobody
+ * sees. */
 static void pack(struct attn_cp *cp, const struct attn_cp_step *step)
 {
     struct attn__prefill *own = cp->prefill;
-    struct attn__prefill_step *out = &own->step;
-    const struct sharding by = sharding_of(cp);
-    struct attn_buffer device;
-    int32_t *offsets = take(own, (uint64_t)step->seqs + 1, &out->offsets);
-    int32_t *lens = take(own, step->seqs, &device);
+    struct attn_batch *batch = &own->step.packed;
+    const uint32_t block = own->problem.block;
+    struct attn_batch_host *host = &own->step.packed_host;
+    int32_t *offsets = take(own, (uint64_t)step->seqs + 1, &own->step.offsets);
+    int32_t *lens = take(own, step->seqs, &batch->kv_lens);
+    int32_t *table = take(own, (uint64_t)step->seqs * own->width, &batch->table);
 
+    put_keys(cp, step, cp->net.rank, lens, table);
     offsets[0] = 0;
     for (uint32_t i = 0; i < step->seqs; i++) {
-        lens[i] = (int32_t)(pages_of(&by, step, cp->net.rank, i) * own->problem.block);
+        lens[i] = (int32_t)(((uint32_t)lens[i] + block - 1) / block * block);
         offsets[i + 1] = offsets[i] + lens[i];
     }
-    out->packed = own->batches[cp->net.rank];
-    out->packed_host = own->hosts[cp->net.rank];
-    out->packed.host = &out->packed_host;
-    out->packed.kv_lens = device, out->packed_host.kv_lens = lens;
-    out->packed.max_kv = own->width * own->problem.block;
+    const struct attn_buffer kv_lens = batch->kv_lens, pages = batch->table;
+    ATTN_INIT(batch);
+    ATTN_INIT(host);
+    batch->given = ATTN_GIVEN_HOST_COPIES;
+    batch->host = host;
+    batch->seqs = step->seqs;
+    batch->max_kv = own->width * block;
+    batch->kv_lens = kv_lens, host->kv_lens = lens;
+    batch->table = pages, host->table = table;
+    batch->table_width = own->width;
+    batch->table_stride = (int64_t)own->width * (int64_t)sizeof *table;
 }
 
 /* One batch for the keys of each rank, of this rank's queries. */
@@ -301,7 +331,6 @@ static void make_key_batches(struct attn_cp *cp, const struct attn_cp_step *step
         batch->kv_lens = kv_lens, host->kv_lens = host_lens;
         batch->table = tables, host->table = host_table;
     }
-    pack(cp, step);
 }
 
 /* One batch of the queries of all ranks, whose sequences follow each other rank by rank. Rows that a rank has
@@ -333,7 +362,76 @@ static void make_query_batch(struct attn_cp *cp, const struct attn_cp_step *step
     q_offsets[all] = (int32_t)(own->step.block * size);
 }
 
+/* Pages of as many keys as a rank has in turn, in the slabs of all ranks, as they lie in what arrives: those
+ * of each rank begin behind all heads of the rank before. */
+static void put_pages(const struct attn_cp *cp, const struct attn_cp_step *step, int32_t *table,
+                      uint32_t width)
+{
+    const struct attn__prefill *own = cp->prefill;
+    const struct sharding by = sharding_of(cp);
+    const uint32_t size = cp->net.size, part = own->interleave, pages = own->problem.block / part;
+    const uint64_t apart = own->step.slab * (own->problem.kv_heads / size) / part;
+
+    for (uint32_t rank = 0; rank < size; rank++) {
+        uint64_t next = rank * apart;
+        for (uint32_t i = 0; i < step->seqs; i++) {
+            for (uint32_t j = rank; j < width; j += size)
+                table[(uint64_t)i * width + j] =
+                    (uint64_t)j * part < (uint32_t)step->kv_lens[i] ? (int32_t)(next + j / size) : -1;
+            next += (uint64_t)pages_of(&by, step, rank, i) * pages;
+        }
+    }
+}
+
+/* One batch for the queries of each rank, over the keys of all. */
+static void make_head_batches(struct attn_cp *cp, const struct attn_cp_step *step)
+{
+    struct attn__prefill *own = cp->prefill;
+    struct attn_buffer lens, pages;
+    uint32_t width = 1;
+
+    for (uint32_t i = 0; i < step->seqs; i++) {
+        const uint32_t all = ((uint32_t)step->kv_lens[i] + own->interleave - 1) / own->interleave;
+        width = all > width ? all : width;
+    }
+    int32_t *host_lens = take(own, step->seqs, &lens);
+    int32_t *table = take(own, (uint64_t)step->seqs * width, &pages);
+    memcpy(host_lens, step->kv_lens, step->seqs * sizeof *host_lens);
+    put_pages(cp, step, table, width);
+    own->step.count = cp->net.size;
+    for (uint32_t rank = 0; rank < cp->net.size; rank++) {
+        struct attn_batch *batch = &own->batches[rank];
+        struct attn_batch_host *host = &own->hosts[rank];
+        open_batch(cp, rank, step->seqs, 0, rank);
+        int32_t *q_offsets = take(own, (uint64_t)step->seqs + 1, &batch->q_offsets);
+        int32_t *positions = take(own, own->step.block, &batch->q_positions);
+        host->q_offsets = q_offsets, host->q_positions = positions;
+        batch->num_tokens = (uint32_t)put_tokens(cp, step, rank, q_offsets, positions, 0);
+        q_offsets[step->seqs] = (int32_t)batch->num_tokens;
+        batch->max_kv = own->max_kv;
+        batch->table_width = width;
+        batch->table_stride = width * (int64_t)sizeof *table;
+        batch->kv_lens = lens, host->kv_lens = host_lens;
+        batch->table = pages, host->table = table;
+    }
+}
+
 /* ---------------------------------------------------------------- beginning */
+
+static void make_batches(struct attn_cp *cp, const struct attn_cp_step *step)
+{
+    const uint32_t pass = cp->prefill->step.info.pass;
+
+    cp->prefill->step.plan = pass == ATTN_CP_PASS_HEADS;
+    if (pass == ATTN_CP_PASS_KEYS)
+        make_key_batches(cp, step);
+    else if (pass == ATTN_CP_PASS_QUERIES)
+        make_query_batch(cp, step);
+    else
+        make_head_batches(cp, step);
+    if (pass != ATTN_CP_PASS_QUERIES)
+        pack(cp, step);
+}
 
 static int32_t plan_batches(struct attn_cp *cp, void *stream, struct attn_error *err)
 {
@@ -342,10 +440,11 @@ static int32_t plan_batches(struct attn_cp *cp, void *stream, struct attn_error 
     int32_t status = attn_memory_copy(cp->backend, &own->arrays, &host, own->used * sizeof *own->host,
                                       ATTN_COPY_TO_DEVICE, stream, err);
 
+    const struct attn__prefill_plan *plan = &own->plans[own->step.plan];
     for (uint32_t i = 0; i < own->step.count && status == ATTN_OK; i++) {
-        const struct attn_span staging = {attn__cp_at(&own->staging.buffer, i * own->sizes.staging),
-                                          own->sizes.staging};
-        status = attn_plan_prepare(own->plan, &own->batches[i], &own->schedules[i], &staging, stream, err);
+        const struct attn_span staging = {attn__cp_at(&own->staging, i * own->staging_step),
+                                          plan->sizes.staging};
+        status = attn_plan_prepare(plan->plan, &own->batches[i], &plan->schedules[i], &staging, stream, err);
     }
     return status == ATTN_OK && own->copied != NULL ? attn_event_record(cp->backend, own->copied, stream, err)
                                                     : status;
@@ -385,10 +484,7 @@ int32_t attn_cp_prefill_begin(struct attn_cp *cp, const struct attn_cp_step *giv
     measure(&by, &step, cp->net.rank, &own->step);
     choose(&by, own->pass, &own->step);
     if (own->step.block > 0) {
-        if (own->step.info.pass == ATTN_CP_PASS_KEYS)
-            make_key_batches(cp, &step);
-        else
-            make_query_batch(cp, &step);
+        make_batches(cp, &step);
         status = plan_batches(cp, stream, err);
     }
     own->step.begun = status == ATTN_OK;

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Prefill whose query tokens are spread over ranks as their keys are: making it, and one layer.
- *
- * Either keys go round a ring, and a rank attends to those of one rank after the other; or all ranks gather
- * the queries, attend with each to their own keys, and send the parts back. Parts are merged in the order of
- * ranks. A rank's tokens lie one behind the other in what is exchanged, each with all heads, and the LSEs of
- * a token follow its partial results.
+ * Prefill whose query tokens are spread over ranks as their keys are: what can be spread, and memory for the
+ * largest step.
  */
 #include "parallel/prefill.h"
 
@@ -16,10 +12,16 @@
 
 /* ---------------------------------------------------------------- what can be spread */
 
-static int32_t check_keys(const struct attn_problem *p, uint32_t pass, struct attn_error *err)
+static int32_t check_keys(const struct attn_problem *p, uint32_t pass, uint32_t size, struct attn_error *err)
 {
     if (pass == ATTN_CP_PASS_QUERIES)
         return ATTN_OK;
+    if (pass == ATTN_CP_PASS_HEADS && !attn__heads_can_be(p, size))
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "heads",
+            "heads is %u and kv_heads %u for %u ranks%s; accepted with ATTN_CP_PASS_HEADS: multiples "
+            "of 2 ranks and more, without MLA",
+            p->heads, p->kv_heads, size, p->mla != 0 ? ", of MLA" : "");
     if (p->layout != ATTN_STRIDED)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "layout",
                           "layout is paged-x; accepted where keys are passed: strided, or "
@@ -65,15 +67,15 @@ static int32_t check_params(const struct attn_cp *cp, const struct attn_cp_param
         status =
             attn__fail(err, ATTN_E_INVALID, 0, "interleave",
                        "interleave is %u; accepted: a divisor of block=%u", params->interleave, p->block);
-    if (status == ATTN_OK && params->pass > ATTN_CP_PASS_QUERIES)
+    if (status == ATTN_OK && params->pass > ATTN_CP_PASS_HEADS)
         status = attn__fail(err, ATTN_E_INVALID, 0, "pass",
-                            "pass is %u; accepted: ATTN_CP_PASS_CHEAPER, ATTN_CP_PASS_KEYS or "
-                            "ATTN_CP_PASS_QUERIES",
+                            "pass is %u; accepted: ATTN_CP_PASS_CHEAPER, ATTN_CP_PASS_KEYS, "
+                            "ATTN_CP_PASS_QUERIES or ATTN_CP_PASS_HEADS",
                             params->pass);
-    if (status == ATTN_OK && params->pass != ATTN_CP_PASS_QUERIES && cp->net.shift == NULL)
+    if (status == ATTN_OK && params->pass <= ATTN_CP_PASS_KEYS && cp->net.shift == NULL)
         status = attn__fail(err, ATTN_E_INVALID, 0, "collectives",
                             "shift is NULL; a function is accepted, or ATTN_CP_PASS_QUERIES");
-    return status == ATTN_OK ? check_keys(p, params->pass, err) : status;
+    return status == ATTN_OK ? check_keys(p, params->pass, cp->net.size, err) : status;
 }
 
 /* ---------------------------------------------------------------- sizes */
@@ -117,13 +119,28 @@ static void find_maxima(struct attn_cp *cp, const struct attn_cp_params *params)
                     : own->max_keys / size + own->max_seqs * (part + p->block);
     own->problem = *p;
     own->problem.max_kv = (uint32_t)keys;
-    own->problem.max_q = (uint32_t)own->block;
-    if (own->pass == ATTN_CP_PASS_KEYS) {
-        own->problem.max_rows = (uint32_t)own->block;
-        return;
+    own->problem.max_q = own->problem.max_rows = (uint32_t)own->block;
+    own->plans[1].problem = own->problem;
+    if (own->pass != ATTN_CP_PASS_KEYS) {
+        own->problem.max_seqs = (uint32_t)(p->max_seqs * size);
+        own->problem.max_rows = (uint32_t)(own->block * size);
     }
-    own->problem.max_seqs = (uint32_t)(p->max_seqs * size);
-    own->problem.max_rows = (uint32_t)(own->block * size);
+    own->plans[0].problem = own->problem;
+    /* This rank's heads over all keys, of which a page is what a rank has in turn. */
+    struct attn_problem *share = &own->plans[1].problem;
+    share->cp = 0;
+    share->heads = p->heads / cp->net.size;
+    share->kv_heads = p->kv_heads / cp->net.size;
+    share->block = own->interleave;
+    share->max_kv = p->max_kv;
+}
+
+static bool wants_heads(const struct attn_cp *cp)
+{
+    const struct attn__prefill *own = cp->prefill;
+
+    return (own->pass == ATTN_CP_PASS_CHEAPER || own->pass == ATTN_CP_PASS_HEADS) &&
+           attn__heads_can_be(&own->problem, cp->net.size);
 }
 
 static int32_t check_maxima(const struct attn_cp *cp, struct attn_error *err)
@@ -150,9 +167,15 @@ static uint64_t array_elements(const struct attn_cp *cp)
     const struct attn__prefill *own = cp->prefill;
     const uint64_t all = (uint64_t)own->max_seqs * cp->net.size;
 
-    return all * (3 + own->width) + own->block * cp->net.size + 4 * (uint64_t)own->max_seqs + 8 +
+    const uint64_t heads =
+        wants_heads(cp)
+            ? own->max_seqs * ((own->max_kv + (uint64_t)own->interleave - 1) / own->interleave + 1) + all
+            : 0;
+
+    return all * (3 + own->width) + own->block * cp->net.size + own->max_seqs * (5 + (uint64_t)own->width) +
+           heads + 8 +
            /* each array begins at a multiple of the alignment */
-           (5 + 2 * (uint64_t)cp->net.size) * ATTN__CP_ALIGNMENT;
+           (8 + 2 * (uint64_t)cp->net.size) * ATTN__CP_ALIGNMENT;
 }
 
 static struct attn_buffer take(struct attn_buffer *rest, uint64_t bytes)
@@ -163,37 +186,63 @@ static struct attn_buffer take(struct attn_buffer *rest, uint64_t bytes)
     return taken;
 }
 
+static uint64_t rounded(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* What a plan needs, for a step of as many batches as there are ranks. */
+static uint64_t plan_bytes(const struct attn__prefill_plan *plan, uint64_t size, uint64_t alignment)
+{
+    return plan->plan == NULL
+               ? 0
+               : rounded(plan->sizes.schedule, alignment) * size + rounded(plan->sizes.scratch, alignment) +
+                     rounded(plan->sizes.counters, alignment);
+}
+
+static void place_plan(struct attn__prefill_plan *plan, uint64_t size, uint64_t alignment,
+                       struct attn_buffer *rest)
+{
+    if (plan->plan == NULL)
+        return;
+    for (uint64_t i = 0; i < size; i++)
+        plan->schedules[i] =
+            (struct attn_span){take(rest, rounded(plan->sizes.schedule, alignment)), plan->sizes.schedule};
+    plan->scratch.scratch =
+        (struct attn_span){take(rest, rounded(plan->sizes.scratch, alignment)), plan->sizes.scratch};
+    plan->scratch.counters =
+        (struct attn_span){take(rest, rounded(plan->sizes.counters, alignment)), plan->sizes.counters};
+    plan->scratch.counters_dirty = 1;
+}
+
 /* One block on the device for all buffers. */
 static int32_t allocate_device(struct attn_cp *cp, uint64_t alignment, struct attn_error *err)
 {
     struct attn__prefill *own = cp->prefill;
     const struct attn_problem *p = &own->problem;
     const uint64_t size = cp->net.size;
-    const bool gathers = own->pass != ATTN_CP_PASS_KEYS;
-#define ROUNDED(bytes) (((bytes) + alignment - 1) / alignment * alignment)
-    const uint64_t schedule = ROUNDED(own->sizes.schedule), scratch = ROUNDED(own->sizes.scratch),
-                   counters = ROUNDED(own->sizes.counters), arrays = ROUNDED(own->capacity * sizeof(int32_t)),
-                   query = gathers ? ROUNDED(own->block * attn__prefill_query_bytes(p)) : 0,
-                   part = ROUNDED(own->block * attn__prefill_part_bytes(p)),
-                   slab = ROUNDED(attn__slab_of(p, own->slab).bytes);
-#undef ROUNDED
-    const int32_t status =
-        attn_memory_alloc(cp->backend,
-                          schedule * size + scratch + counters + arrays + query * (size + 1) +
-                              part * size * (gathers ? 2 : 1) + 2 * slab + alignment,
-                          &own->memory, err);
+    const uint64_t arriving = own->pass == ATTN_CP_PASS_KEYS ? 0 : own->pass == ATTN_CP_PASS_HEADS ? 1 : size;
+    const uint64_t arrays = rounded(own->capacity * sizeof(int32_t), alignment),
+                   query = rounded(own->block * attn__prefill_query_bytes(p), alignment),
+                   part = rounded(own->block * attn__prefill_part_bytes(p) + p->heads * ATTN__CP_ALIGNMENT,
+                                  alignment),
+                   slab = rounded(attn__slab_of(p, own->slab).bytes, alignment),
+                   queries = arriving > 0 ? query * (arriving + 1) : 0,
+                   own_parts = arriving > 0 ? part * size : 0;
+    const int32_t status = attn_memory_alloc(cp->backend,
+                                             plan_bytes(&own->plans[0], size, alignment) +
+                                                 plan_bytes(&own->plans[1], size, alignment) + arrays +
+                                                 queries + own_parts + part * size + 2 * slab + alignment,
+                                             &own->memory, err);
     if (status != ATTN_OK)
         return status;
     struct attn_buffer rest = own->memory;
-    for (uint64_t i = 0; i < size; i++)
-        own->schedules[i] = (struct attn_span){take(&rest, schedule), own->sizes.schedule};
-    own->scratch.scratch = (struct attn_span){take(&rest, scratch), own->sizes.scratch};
-    own->scratch.counters = (struct attn_span){take(&rest, counters), own->sizes.counters};
-    own->scratch.counters_dirty = 1;
+    place_plan(&own->plans[0], size, alignment, &rest);
+    place_plan(&own->plans[1], size, alignment, &rest);
     own->arrays = take(&rest, arrays);
-    own->queries = take(&rest, query * (size + 1));
+    own->queries = take(&rest, queries);
     own->parts = take(&rest, part * size);
-    own->own_parts = take(&rest, gathers ? part * size : 0);
+    own->own_parts = take(&rest, own_parts);
     own->slabs[0] = take(&rest, slab);
     own->slabs[1] = take(&rest, slab);
     return ATTN_OK;
@@ -203,40 +252,62 @@ static int32_t allocate_device(struct attn_cp *cp, uint64_t alignment, struct at
 static int32_t allocate_host(struct attn_cp *cp, uint64_t alignment, struct attn_error *err)
 {
     struct attn__prefill *own = cp->prefill;
-    const uint64_t arrays = (own->capacity * sizeof *own->host + alignment - 1) / alignment * alignment;
-    const uint64_t staging = own->sizes.staging * cp->net.size, bytes = arrays + staging + alignment;
+    const uint64_t arrays = rounded(own->capacity * sizeof *own->host, alignment);
+    const uint64_t step = own->plans[0].sizes.staging > own->plans[1].sizes.staging
+                              ? own->plans[0].sizes.staging
+                              : own->plans[1].sizes.staging;
+    const uint64_t bytes = arrays + rounded(step, alignment) * cp->net.size;
     struct attn_error pinned;
 
     attn__error_open(&pinned);
     const int32_t status = attn_memory_alloc_pinned(cp->backend, bytes, &own->pinned, &pinned);
     if (status != ATTN_OK && status != ATTN_E_UNSUPPORTED)
         return attn__fail(err, status, pinned.reason, pinned.field, "%s", pinned.message);
-    own->host = own->pinned != NULL ? own->pinned : malloc(bytes);
+    own->host = own->pinned != NULL ? own->pinned : aligned_alloc(alignment, bytes);
     if (own->host == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "cp", "no memory for the arrays of a step");
-    own->staging = (struct attn_span){{own->host, arrays}, staging};
+    own->staging = (struct attn_buffer){own->host, arrays};
+    own->staging_step = rounded(step, alignment);
     return ATTN_OK;
+}
+
+static int32_t make_plan(struct attn_cp *cp, struct attn__prefill_plan *plan, struct attn_error *err)
+{
+    int32_t status = attn_plan_create(cp->backend, &plan->problem, &plan->plan, err);
+
+    ATTN_INIT(&plan->sizes);
+    ATTN_INIT(&plan->scratch);
+    if (status == ATTN_OK)
+        status = attn_plan_get_sizes(plan->plan, &plan->sizes, err);
+    if (status != ATTN_OK)
+        return status;
+    plan->schedules = calloc(cp->net.size, sizeof *plan->schedules);
+    return plan->schedules != NULL ? ATTN_OK
+                                   : attn__fail(err, ATTN_E_MEMORY, 0, "cp",
+                                                "no memory for the schedules of %u ranks", cp->net.size);
 }
 
 static int32_t allocate(struct attn_cp *cp, struct attn_error *err)
 {
     struct attn__prefill *own = cp->prefill;
     const uint32_t size = cp->net.size;
+    int32_t status = ATTN_OK;
 
-    ATTN_INIT(&own->sizes);
-    ATTN_INIT(&own->scratch);
-    int32_t status = attn_plan_create(cp->backend, &own->problem, &own->plan, err);
-    if (status == ATTN_OK)
-        status = attn_plan_get_sizes(own->plan, &own->sizes, err);
+    if (own->pass != ATTN_CP_PASS_HEADS)
+        status = make_plan(cp, &own->plans[0], err);
+    if (status == ATTN_OK && wants_heads(cp))
+        status = make_plan(cp, &own->plans[1], err);
     if (status != ATTN_OK)
         return status;
     own->capacity = array_elements(cp);
-    own->schedules = calloc(size, sizeof *own->schedules);
     own->batches = calloc(size, sizeof *own->batches);
     own->hosts = calloc(size, sizeof *own->hosts);
-    if (own->schedules == NULL || own->batches == NULL || own->hosts == NULL)
+    if (own->batches == NULL || own->hosts == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "cp", "no memory for the batches of %u ranks", size);
-    const uint64_t alignment = own->sizes.alignment > 256 ? own->sizes.alignment : 256;
+    uint64_t alignment = 256;
+    for (int i = 0; i < 2; i++)
+        if (own->plans[i].sizes.alignment > alignment)
+            alignment = own->plans[i].sizes.alignment;
     status = allocate_device(cp, alignment, err);
     if (status == ATTN_OK)
         status = allocate_host(cp, alignment, err);
@@ -273,244 +344,11 @@ void attn__prefill_destroy(struct attn_cp *cp)
         free(own->host);
     if (own->memory.data != NULL)
         attn_memory_free(cp->backend, &own->memory);
-    free(own->schedules);
+    for (int i = 0; i < 2; i++) {
+        attn_plan_destroy(own->plans[i].plan);
+        free(own->plans[i].schedules);
+    }
     free(own->batches);
     free(own->hosts);
-    attn_plan_destroy(own->plan);
     free(own);
-}
-
-/* ---------------------------------------------------------------- a layer */
-
-struct run {
-    struct attn_cp *cp;
-    struct attn_tensors tensors;
-    struct attn_kv_desc kv;          /* of the caller's cache */
-    const struct attn_kv_desc *bare; /* NULL: it was given as a handle */
-    void *stream;
-    bool sent; /* others wait for this rank, or will */
-};
-
-static int32_t check_run(struct run *run, const struct attn_tensors *given, struct attn_error *err)
-{
-    const struct attn_cp *cp = run->cp;
-    int32_t status = attn__take(&run->tensors, sizeof run->tensors, given, ATTN__ARGS_MIN, "tensors", err);
-
-    if (status != ATTN_OK)
-        return status;
-    const struct attn_tensors *t = &run->tensors;
-    if (t->q_rope.buffer.data != NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "q_rope",
-                          "q_rope is given; accepted with ATTN_CP_TOKENS: q with all of its columns");
-    if ((t->kv != NULL) == (t->kv_desc != NULL))
-        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
-                          "kv and kv_desc are %s given; one of them is accepted",
-                          t->kv != NULL ? "both" : "not");
-    if (t->kv != NULL)
-        run->kv = t->kv->desc;
-    else
-        status = attn__take(&run->kv, sizeof run->kv, t->kv_desc, ATTN__ARGS_MIN, "kv_desc", err);
-    run->bare = t->kv != NULL ? NULL : &run->kv;
-    return status == ATTN_OK && cp->prefill->step.tokens > 0
-               ? attn__cp_check_tensors(cp, t, cp->prefill->step.tokens, 0, err)
-               : status;
-}
-
-/* Partial results of rank `rank`: of the keys of that rank, or of its queries. */
-static struct attn_merge_part part_at(const struct run *run, const struct attn_buffer *parts, uint64_t rank)
-{
-    const struct attn__prefill *own = run->cp->prefill;
-    const struct attn_problem *p = &own->problem;
-    const uint64_t vector = attn__cp_vector(p->out_dtype, p->head_dim_vo),
-                   token = attn__prefill_part_bytes(p);
-    const struct attn_buffer from = attn__cp_at(parts, rank * own->step.block * token);
-
-    return (struct attn_merge_part){
-        .out = {.buffer = from, .token_stride = (int64_t)token, .head_stride = (int64_t)vector},
-        .lse = {.buffer = attn__cp_at(&from, p->heads * vector),
-                .token_stride = (int64_t)token,
-                .head_stride = sizeof(float)}};
-}
-
-/* Attends with batch `number` of the step; what is given replaces q, out and the cache of the caller. */
-static int32_t attend(struct run *run, uint32_t number, const struct attn_tensor *q,
-                      const struct attn_merge_part *part, const struct attn_kv_desc *kv,
-                      struct attn_error *err)
-{
-    struct attn__prefill *own = run->cp->prefill;
-    struct attn_tensors tensors = run->tensors;
-
-    tensors.q = *q;
-    tensors.out = part->out;
-    tensors.lse = part->lse;
-    if (kv != NULL) {
-        tensors.kv = NULL;
-        tensors.kv_desc = kv;
-    }
-    const int32_t status = attn_plan_run(own->plan, &own->batches[number], &tensors, &own->schedules[number],
-                                         &own->scratch, run->stream, err);
-    own->scratch.counters_dirty = status != ATTN_OK;
-    return status;
-}
-
-static int32_t merge(struct run *run, struct attn_error *err)
-{
-    struct attn_cp *cp = run->cp;
-
-    for (uint32_t i = 0; i < cp->net.size; i++)
-        cp->merged[i] = part_at(run, &cp->prefill->parts, i);
-    return cp->prefill->step.tokens > 0 ? attn__cp_merge(cp, &run->tensors.out, &run->tensors.lse,
-                                                         cp->prefill->step.tokens, run->stream, err)
-                                        : ATTN_OK;
-}
-
-/* ---------------------------------------------------------------- keys go round */
-
-/* Scales of tokens are in the slab. */
-static void place_scale(const struct attn_problem *p, uint32_t granularity, struct attn_scale *scale,
-                        const struct attn_buffer *memory, uint64_t offset)
-{
-    if (granularity != ATTN_SCALES_TOKEN_HEAD)
-        return;
-    scale->buffer = attn__cp_at(memory, offset);
-    scale->head_stride = sizeof(float);
-    scale->token_stride = p->kv_heads * (int64_t)sizeof(float);
-    scale->outer_stride = p->block * scale->token_stride;
-}
-
-/* A slab as a cache; its other scales are the caller's. */
-static struct attn_kv_desc slab_desc(const struct run *run, const struct attn_buffer *memory)
-{
-    const struct attn__prefill *own = run->cp->prefill;
-    const struct attn_problem *p = &own->problem;
-    const struct attn__slab slab = attn__slab_of(p, own->step.slab);
-    const int64_t k = (int64_t)attn__cp_vector(p->k_dtype, p->head_dim),
-                  v = (int64_t)attn__cp_vector(p->v_dtype, p->head_dim_vo), heads = p->kv_heads;
-    struct attn_kv_desc desc = run->kv;
-
-    desc.pages = (uint32_t)(own->step.slab / p->block);
-    desc.k = *memory;
-    desc.k_head_stride = k;
-    desc.k_token_stride = k * heads;
-    desc.k_page_stride = k * heads * p->block;
-    place_scale(p, p->k_scale, &desc.k_scale, memory, slab.k_scales);
-    if (p->mla != 0)
-        return desc;
-    desc.v = attn__cp_at(memory, slab.v);
-    desc.v_head_stride = v;
-    desc.v_token_stride = v * heads;
-    desc.v_page_stride = v * heads * p->block;
-    place_scale(p, p->v_scale, &desc.v_scale, memory, slab.v_scales);
-    return desc;
-}
-
-static struct attn_tensor rows_of(const struct attn_buffer *buffer, int64_t token, int64_t head)
-{
-    return (struct attn_tensor){.buffer = *buffer, .token_stride = token, .head_stride = head};
-}
-
-/* This rank's keys of the step's sequences, page after page. */
-static int32_t pack_keys(struct run *run, struct attn_error *err)
-{
-    struct attn__prefill *own = run->cp->prefill;
-    const struct attn_kv_desc to = slab_desc(run, &own->slabs[0]);
-    struct attn_kv_gather_args args;
-
-    ATTN_INIT(&args);
-    args.tokens = (uint32_t)own->step.slab;
-    args.k_dtype = own->problem.k_dtype;
-    args.v_dtype = own->problem.v_dtype;
-    args.addressing = ATTN_TABLE;
-    args.index_dtype = ATTN_INT32;
-    args.kv = run->tensors.kv;
-    args.kv_desc = run->bare;
-    args.batch = &own->step.packed;
-    args.offsets = own->step.offsets;
-    args.k = rows_of(&to.k, to.k_token_stride, to.k_head_stride);
-    if (own->problem.k_scale == ATTN_SCALES_TOKEN_HEAD)
-        args.k_scales = rows_of(&to.k_scale.buffer, to.k_scale.token_stride, to.k_scale.head_stride);
-    if (own->problem.mla == 0)
-        args.v = rows_of(&to.v, to.v_token_stride, to.v_head_stride);
-    if (own->problem.mla == 0 && own->problem.v_scale == ATTN_SCALES_TOKEN_HEAD)
-        args.v_scales = rows_of(&to.v_scale.buffer, to.v_scale.token_stride, to.v_scale.head_stride);
-    return attn_kv_gather(run->cp->backend, &args, run->stream, err);
-}
-
-/* The keys of rank r - 1 arrive, then those of r - 2, ... */
-static int32_t pass_keys(struct run *run, struct attn_error *err)
-{
-    struct attn_cp *cp = run->cp;
-    struct attn__prefill *own = cp->prefill;
-    const uint32_t size = cp->net.size;
-    const uint64_t bytes = attn__slab_of(&own->problem, own->step.slab).bytes;
-    int32_t status = size > 1 && bytes > 0 ? pack_keys(run, err) : ATTN_OK;
-
-    for (uint32_t i = 0; i < size && status == ATTN_OK; i++) {
-        const uint32_t from = (cp->net.rank + size - i) % size;
-        const struct attn_merge_part part = part_at(run, &own->parts, from);
-        const struct attn_kv_desc kv = slab_desc(run, &own->slabs[i % 2]);
-        if (i > 0)
-            status = cp->net.shift(cp->net.arg, &own->slabs[(i - 1) % 2], &own->slabs[i % 2], bytes,
-                                   run->stream, err);
-        if (status == ATTN_OK && own->step.tokens > 0)
-            status = attend(run, from, &run->tensors.q, &part, i > 0 ? &kv : NULL, err);
-    }
-    return status == ATTN_OK ? merge(run, err) : status;
-}
-
-/* ---------------------------------------------------------------- queries are gathered */
-
-static int32_t gather_queries(struct run *run, struct attn_tensor *all, struct attn_error *err)
-{
-    struct attn_cp *cp = run->cp;
-    struct attn__prefill *own = cp->prefill;
-    const struct attn_problem *p = &own->problem;
-    const uint64_t token = attn__prefill_query_bytes(p), bytes = own->step.block * token;
-    const int64_t vector = (int64_t)attn__cp_vector(p->q_dtype, p->head_dim);
-    const struct attn_tensor mine = rows_of(&own->queries, (int64_t)token, vector);
-    const struct attn_buffer receive = attn__cp_at(&own->queries, bytes);
-    const int32_t status = own->step.tokens > 0 ? attn__cp_move(cp, &run->tensors.q, &mine, own->step.tokens,
-                                                                p->heads, p->head_dim, run->stream, err)
-                                                : ATTN_OK;
-
-    *all = rows_of(&receive, (int64_t)token, vector);
-    return status == ATTN_OK
-               ? cp->net.all_gather(cp->net.arg, &own->queries, &receive, bytes, run->stream, err)
-               : status;
-}
-
-static int32_t pass_queries(struct run *run, struct attn_error *err)
-{
-    struct attn_cp *cp = run->cp;
-    struct attn__prefill *own = cp->prefill;
-    const struct attn_merge_part parts = part_at(run, &own->own_parts, 0);
-    struct attn_tensor all;
-    int32_t status = gather_queries(run, &all, err);
-
-    if (status == ATTN_OK)
-        status = attend(run, 0, &all, &parts, NULL, err);
-    if (status == ATTN_OK)
-        status =
-            cp->net.all_to_all(cp->net.arg, &own->own_parts, &own->parts,
-                               own->step.block * attn__prefill_part_bytes(&own->problem), run->stream, err);
-    return status == ATTN_OK ? merge(run, err) : status;
-}
-
-int32_t attn_cp_prefill_run(struct attn_cp *cp, const struct attn_tensors *tensors, void *stream,
-                            struct attn_error *err)
-{
-    struct run run = {.cp = cp, .stream = stream};
-    struct attn_error own;
-
-    int32_t status = attn__prefill_take(cp, "attn_cp_prefill_run", true, err);
-
-    if (status != ATTN_OK)
-        return status;
-    attn__error_open(&own);
-    status = check_run(&run, tensors, &own);
-    run.sent = status == ATTN_OK;
-    if (status == ATTN_OK && cp->prefill->step.block > 0)
-        status = cp->prefill->step.info.pass == ATTN_CP_PASS_KEYS ? pass_keys(&run, &own)
-                                                                  : pass_queries(&run, &own);
-    return attn__cp_end(cp, status, run.sent, &own, err);
 }

@@ -12,17 +12,25 @@ struct attn__prefill_step {
     uint64_t tokens;          /* query tokens of this rank */
     uint64_t block;           /* of the rank that has most: what queries and parts are exchanged in */
     uint64_t slab;            /* keys that are exchanged, whole pages of each sequence */
-    uint64_t rows;            /* of the batch of all queries */
+    uint32_t plan;            /* of the two */
     struct attn_batch packed; /* whole pages of this rank's keys, which go into a slab ... */
     struct attn_batch_host packed_host;
     struct attn_buffer offsets; /* ... i32 [seqs + 1] there */
     struct attn_cp_prefill_info info;
 };
 
-struct attn__prefill {
-    struct attn_problem problem; /* of the plan */
-    struct attn_plan *plan;
+/* What runs: of all heads over keys of one rank, or of this rank's heads over all keys. */
+struct attn__prefill_plan {
+    struct attn_problem problem;
+    struct attn_plan *plan; /* NULL: it is not wanted */
     struct attn_plan_sizes sizes;
+    struct attn_span *schedules; /* [ranks] */
+    struct attn_scratch scratch;
+};
+
+struct attn__prefill {
+    struct attn_problem problem; /* of the first plan */
+    struct attn__prefill_plan plans[2];
     uint32_t interleave, pass;
     uint32_t max_seqs, max_q, max_kv; /* of steps, on all ranks */
     uint64_t max_rows, max_keys;
@@ -31,13 +39,12 @@ struct attn__prefill {
     struct attn_buffer memory;
     struct attn_buffer arrays; /* of batches, as in `host` */
     int32_t *host;
-    void *pinned; /* of host and staging; NULL: `host` is malloc's */
-    struct attn_span staging;
-    uint64_t capacity, used;     /* of arrays, in elements */
-    struct attn_span *schedules; /* [ranks] */
-    struct attn_scratch scratch;
-    struct attn_buffer queries;          /* own ones, [block]; then those of all ranks */
-    struct attn_buffer own_parts, parts; /* [ranks * block] each; the first for ATTN_CP_PASS_QUERIES alone */
+    void *pinned;               /* of host and staging; NULL: `host` is to be freed */
+    struct attn_buffer staging; /* of each batch, so many bytes apart */
+    uint64_t staging_step;
+    uint64_t capacity, used;             /* of arrays, in elements */
+    struct attn_buffer queries;          /* own ones, [block]; then what arrives */
+    struct attn_buffer own_parts, parts; /* [ranks * block] each; the first is not for ATTN_CP_PASS_KEYS */
     struct attn_buffer slabs[2];
     struct attn_batch *batches; /* [ranks] */
     struct attn_batch_host *hosts;
@@ -65,5 +72,33 @@ struct attn__slab {
     uint64_t v, k_scales, v_scales, bytes;
 };
 struct attn__slab attn__slab_of(const struct attn_problem *p, uint64_t keys);
+
+/* Whether ranks can have a share of the heads each. */
+bool attn__heads_can_be(const struct attn_problem *p, uint32_t size);
+
+/* One layer of the step. */
+struct attn__prefill_run {
+    struct attn_cp *cp;
+    struct attn_tensors tensors;
+    struct attn_kv_desc kv;          /* of the caller's cache */
+    const struct attn_kv_desc *bare; /* NULL: it was given as a handle */
+    void *stream;
+    bool sent; /* others wait for this rank, or will */
+};
+
+static inline struct attn_tensor attn__rows_of(const struct attn_buffer *buffer, int64_t token, int64_t head)
+{
+    return (struct attn_tensor){.buffer = *buffer, .token_stride = token, .head_stride = head};
+}
+
+/* Runs the step's plan on batch `number`. */
+int32_t attn__prefill_attend(struct attn__prefill_run *run, uint32_t number,
+                             const struct attn_tensors *tensors, struct attn_error *err);
+/* This rank's keys of the step's sequences, page after page, to where `to` has its first pages; scales of
+ * tokens with them. */
+int32_t attn__prefill_pack(struct attn__prefill_run *run, const struct attn_kv_desc *to,
+                           struct attn_error *err);
+/* ATTN_CP_PASS_HEADS */
+int32_t attn__pass_heads(struct attn__prefill_run *run, struct attn_error *err);
 
 #endif

@@ -37,8 +37,8 @@ static const struct a_case {
 /* P is rounded to 16 bits, for other keys at once; a key of the wrong rank gives 0.1 and more. */
 static const double BOUND = 5e-3;
 
-/* Keys and queries passed, beside what runs of attn_cp_run give. */
-enum { PASSES = 2 };
+/* Keys, queries and heads passed, beside what runs of attn_cp_run give. */
+enum { PASSES = 3 };
 
 /* One rank, and what it found. */
 struct rank {
@@ -416,6 +416,8 @@ static void run_case(struct rank *rank, uint32_t number)
     rank->counts[number] = step.out_count;
     run_prefill(&step, &cases[number], whole, number, ATTN_CP_PASS_KEYS);
     run_prefill(&step, &cases[number], whole, number, ATTN_CP_PASS_QUERIES);
+    if (rank->size > 1 && step.problem.kv_heads % rank->size == 0)
+        run_prefill(&step, &cases[number], whole, number, ATTN_CP_PASS_HEADS);
     free(whole);
 }
 
@@ -470,6 +472,8 @@ static void judge(const struct rank *ranks, uint32_t size, uint32_t number)
 {
     static const char *const names[2][2] = {{"all heads, a run", "all heads, a graph"},
                                             {"heads split, a run", "heads split, a graph"}};
+    static const char *const passed[PASSES] = {"prefill, keys passed", "prefill, queries passed",
+                                               "prefill, heads passed, where they divide"};
     bool same = true;
 
     const int ways = ranks[0].shared ? 1 : 2;
@@ -488,7 +492,7 @@ static void judge(const struct rank *ranks, uint32_t size, uint32_t number)
         for (uint32_t r = 0; r < size; r++)
             most =
                 fmax(most, isnan(ranks[r].prefill[number][pass]) ? INFINITY : ranks[r].prefill[number][pass]);
-        report(most <= BOUND, number, pass == 0 ? "prefill, keys passed" : "prefill, queries passed", most);
+        report(most <= BOUND, number, passed[pass], most);
     }
 }
 

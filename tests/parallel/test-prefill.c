@@ -60,7 +60,7 @@ Test(prefill, a_rank_has_the_queries_whose_keys_it_holds)
 /* ---------------------------------------------------------------- what is moved */
 
 static void check_estimate(uint32_t size, int32_t q_len, int32_t kv_len, uint32_t pass, uint64_t keys_bytes,
-                           uint64_t queries_bytes)
+                           uint64_t queries_bytes, bool heads)
 {
     struct attn_cp_prefill_info info;
     struct attn_problem problem;
@@ -77,6 +77,7 @@ static void check_estimate(uint32_t size, int32_t q_len, int32_t kv_len, uint32_
     cr_assert_eq(attn_cp_estimate(&problem, size, 16, &step, &info, &err), ATTN_OK, "%s", err.message);
     cr_assert_eq(info.keys_bytes, keys_bytes);
     cr_assert_eq(info.queries_bytes, queries_bytes);
+    cr_assert_eq(info.heads_bytes, heads ? (keys_bytes + queries_bytes) / size : 0);
     cr_assert_eq(info.pass, pass);
 }
 
@@ -85,12 +86,14 @@ Test(prefill, what_moves_less_is_passed)
     /* A key and its value have 8 heads of 256 bytes each; a query and its result 32, and 32 LSEs. */
     const uint64_t key = 2 * 8 * 256, query = 2 * 32 * 256 + 32 * 4;
 
-    check_estimate(2, 65536, 65536, ATTN_CP_PASS_KEYS, 32768 * key, 32768 * query);
-    check_estimate(8, 2048, 65536, ATTN_CP_PASS_QUERIES, 7 * 8192 * key, 7 * 256 * query);
+    check_estimate(2, 65536, 65536, ATTN_CP_PASS_KEYS, 32768 * key, 32768 * query, true);
+    check_estimate(8, 65536, 65536, ATTN_CP_PASS_HEADS, 7 * 8192 * key, 7 * 8192 * query, true);
+    check_estimate(8, 2048, 65536, ATTN_CP_PASS_QUERIES, 7 * 8192 * key, 7 * 256 * query, true);
+    check_estimate(6, 65520, 65520, ATTN_CP_PASS_KEYS, 5 * 10928 * key, 5 * 10928 * query, false);
     /* A ring of many ranks makes many calls. */
     check_estimate(128, 2048, 2048, ATTN_CP_PASS_QUERIES, UINT64_C(127) * 16 * key,
-                   UINT64_C(127) * 16 * query);
-    check_estimate(1, 2048, 2048, ATTN_CP_PASS_KEYS, 0, 0);
+                   UINT64_C(127) * 16 * query, false);
+    check_estimate(1, 2048, 2048, ATTN_CP_PASS_KEYS, 0, 0, false);
 }
 
 Test(prefill, an_estimate_names_what_is_wrong)
@@ -199,9 +202,15 @@ static void create_wrong(struct rank *rank)
     p.params.interleave = 3;
     check_params(&p, ATTN_E_INVALID, "interleave", "interleave is 3; accepted: a divisor of block=4");
     p.params.interleave = 2;
-    p.params.pass = 3;
+    p.params.pass = 4;
     check_params(&p, ATTN_E_INVALID, "pass",
-                 "pass is 3; accepted: ATTN_CP_PASS_CHEAPER, ATTN_CP_PASS_KEYS or ATTN_CP_PASS_QUERIES");
+                 "pass is 4; accepted: ATTN_CP_PASS_CHEAPER, ATTN_CP_PASS_KEYS, ATTN_CP_PASS_QUERIES or "
+                 "ATTN_CP_PASS_HEADS");
+    p.params.pass = ATTN_CP_PASS_HEADS;
+    check_params(
+        &p, ATTN_E_UNSUPPORTED, "heads",
+        "heads is 4 and kv_heads 1 for 1 ranks; accepted with ATTN_CP_PASS_HEADS: multiples of 2 ranks "
+        "and more, without MLA");
     p.params.pass = ATTN_CP_PASS_KEYS;
     net.shift = NULL;
     check_params(&p, ATTN_E_INVALID, "collectives",

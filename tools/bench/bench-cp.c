@@ -33,6 +33,7 @@ static void emit(struct cp_group *group, const char *name, const struct cp_rank 
         snprintf(row.batch, sizeof row.batch, "%s, %u ranks, %s%s", batch, group->size, group->transport,
                  rank->pass == ATTN_CP_PASS_KEYS      ? ", keys passed"
                  : rank->pass == ATTN_CP_PASS_QUERIES ? ", queries passed"
+                 : rank->pass == ATTN_CP_PASS_HEADS   ? ", heads passed"
                                                       : "");
     attn_problem_format(&measured->problem, row.problem, sizeof row.problem, NULL, NULL);
     row.threads = group->threads;
@@ -155,6 +156,7 @@ static int run_case(struct cp_group *group)
     group->pass = keys->pass == NULL                   ? 0
                   : strcmp(keys->pass, "keys") == 0    ? ATTN_CP_PASS_KEYS
                   : strcmp(keys->pass, "queries") == 0 ? ATTN_CP_PASS_QUERIES
+                  : strcmp(keys->pass, "heads") == 0   ? ATTN_CP_PASS_HEADS
                                                        : ATTN_CP_PASS_CHEAPER;
     group->bench->text.batch = sizeof "8x1/4096, 1024 ranks, local, queries passed" + 8;
     group->bench->text.listed = true;

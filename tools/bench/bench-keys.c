@@ -217,7 +217,7 @@ static bool set_transport(const struct own_key *own, void *to, const char *value
 
 static bool set_pass(const struct own_key *own, void *to, const char *value)
 {
-    return set_word(own, to, value, "keys, queries, cheaper");
+    return set_word(own, to, value, "keys, queries, heads, cheaper");
 }
 
 static bool set_speed(const struct own_key *own, void *to, const char *value)

@@ -49,7 +49,7 @@ static const char doc[] =
     "threads, "
     "reps, cold (MiB). Without keys a mode runs its default cases; serve needs trace=FILE.csv and takes "
     "requests, chunk, blocks, host_blocks, reuse, speed and noop too, cp ranks=N (2), transport=NAME "
-    "(local, mpi, nccl) and pass=WHAT (keys, queries, cheaper: query tokens are spread). ATTN_BACKEND "
+    "(local, mpi, nccl) and pass=WHAT (keys, queries, heads, cheaper: query tokens are spread). ATTN_BACKEND "
     "chooses the backend. "
     "Tables take the columns of the terminal, "
     "or COLUMNS; 200 shows all.\n"

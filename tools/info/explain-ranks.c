@@ -45,7 +45,19 @@ static bool estimate(const struct attn_problem *problem, struct spread *out)
 
 static const char *taken(const struct attn_cp_prefill_info *info)
 {
-    return info->pass == ATTN_CP_PASS_KEYS ? "keys" : "queries";
+    return info->pass == ATTN_CP_PASS_KEYS      ? "keys"
+           : info->pass == ATTN_CP_PASS_QUERIES ? "queries"
+                                                : "heads";
+}
+
+static void print_row(uint32_t size, const struct attn_cp_prefill_info *info)
+{
+    char heads[32] = "-"; /* they do not divide */
+
+    if (info->heads_bytes > 0)
+        snprintf(heads, sizeof heads, "%.1f", (double)info->heads_bytes * 1e-6);
+    fprintf(output_stream(), "  %5u %10.1f %10.1f %10s  %s\n", size, (double)info->keys_bytes * 1e-6,
+            (double)info->queries_bytes * 1e-6, heads, taken(info));
 }
 
 void explain_ranks_print(const struct attn_problem *problem)
@@ -57,12 +69,10 @@ void explain_ranks_print(const struct attn_problem *problem)
     fprintf(output_stream(),
             "\nranks, with query tokens spread as keys are: %d of them on %d keys, MB that a\n"
             "rank receives a layer, and what is passed\n"
-            "  RANKS       KEYS    QUERIES  PASSED\n",
+            "  RANKS       KEYS    QUERIES      HEADS  PASSED\n",
             spread.q_len, spread.kv_len);
     for (unsigned i = 0; i < SIZES; i++)
-        fprintf(output_stream(), "  %5u %10.1f %10.1f  %s\n", size_of(i),
-                (double)spread.infos[i].keys_bytes * 1e-6, (double)spread.infos[i].queries_bytes * 1e-6,
-                taken(&spread.infos[i]));
+        print_row(size_of(i), &spread.infos[i]);
 }
 
 void explain_ranks_json(struct jsonout *json, const struct attn_problem *problem)
@@ -75,6 +85,7 @@ void explain_ranks_json(struct jsonout *json, const struct attn_problem *problem
         jsonout_integer(json, "ranks", size_of(i));
         jsonout_integer(json, "keys_bytes", (int64_t)spread.infos[i].keys_bytes);
         jsonout_integer(json, "queries_bytes", (int64_t)spread.infos[i].queries_bytes);
+        jsonout_integer(json, "heads_bytes", (int64_t)spread.infos[i].heads_bytes);
         jsonout_string(json, "passed", taken(&spread.infos[i]));
         jsonout_close(json);
     }

@@ -101,7 +101,9 @@ enum attn_cp_queries {
 enum attn_cp_pass {
     ATTN_CP_PASS_CHEAPER = 0, /* each step what moves less: struct attn_cp_prefill_info */
     ATTN_CP_PASS_KEYS = 1,    /* keys go round a ring, so that every rank sees those of one after the other */
-    ATTN_CP_PASS_QUERIES = 2  /* all ranks gather the queries, and parts come back (all-to-all) */
+    ATTN_CP_PASS_QUERIES = 2, /* all ranks gather the queries, and parts come back (all-to-all) */
+    ATTN_CP_PASS_HEADS = 3 /* each rank gets queries and keys of its share of the heads, and results go back
+                              (all-to-all); size divides kv_heads */
 };
 
 /* What a rank is made for. */
@@ -204,7 +206,9 @@ struct attn_cp_prefill_info {
     uint64_t tokens;        /* rows of q and out on this rank: sequence after sequence, as attn_cp_tokens */
     uint64_t keys_bytes;    /* of ATTN_CP_PASS_KEYS, in size - 1 calls */
     uint64_t queries_bytes; /* of ATTN_CP_PASS_QUERIES, in 2 calls */
-    uint64_t call_bytes;    /* a call counts as so many bytes */
+    uint64_t
+        heads_bytes; /* of ATTN_CP_PASS_HEADS, in 4 calls and one for each scale of tokens; 0: it cannot be */
+    uint64_t call_bytes; /* a call counts as so many bytes */
 };
 
 /*

@@ -408,8 +408,10 @@ static void pick_ranks(struct group *group, const struct conform_case *c, struct
     group->interleave = 1 + rng_below(rng, c->problem.block);
     while (!shard_allows(c, group->interleave))
         group->interleave = group->interleave % c->problem.block + 1;
-    group->pass = rng_below(rng, 3);
-    group->tokens = tokens_allow(group->step, group->pass) && rng_chance(rng, 75);
+    group->pass = rng_below(rng, 4);
+    if (!tokens_allow(group->step, group->pass, group->size))
+        group->pass = ATTN_CP_PASS_QUERIES;
+    group->tokens = tokens_allow(group->step, group->pass, group->size) && rng_chance(rng, 75);
     group->split = !group->tokens && c->problem.heads % group->size == 0 &&
                    !oracle_is_8bit(c->problem.q_dtype) && rng_chance(rng, 60);
 }

@@ -11,7 +11,7 @@ static int32_t q_len_of(const struct step *step, uint32_t n)
     return step->host.q_offsets[n + 1] - step->host.q_offsets[n];
 }
 
-bool tokens_allow(const struct step *step, uint32_t pass)
+bool tokens_allow(const struct step *step, uint32_t pass, uint32_t size)
 {
     const struct attn_problem *p = &step->problem;
 
@@ -21,6 +21,9 @@ bool tokens_allow(const struct step *step, uint32_t pass)
     for (uint32_t n = 0; n < step->seqs; n++)
         if (q_len_of(step, n) > step->host.kv_lens[n])
             return false;
+    if (pass == ATTN_CP_PASS_HEADS &&
+        (size < 2 || p->mla != 0 || p->heads % size != 0 || p->kv_heads % size != 0))
+        return false;
     return p->positions == 0 && p->align != ATTN_ALIGN_START && p->mask == ATTN_MASK_NONE &&
            p->seq_causal == 0 && oracle_size(p->q_dtype) > 1 && step->tensors.q_rope.buffer.data == NULL &&
            p->q_scale == ATTN_SCALES_NONE &&

@@ -16,7 +16,7 @@ struct tokens {
 
 /* Whether query tokens of the step are the last of its keys, none of which is missing, and what
  * ATTN_CP_TOKENS refuses is not there. */
-bool tokens_allow(const struct step *step, uint32_t pass);
+bool tokens_allow(const struct step *step, uint32_t pass, uint32_t size);
 /* Own queries and results in memory of `shard`, whose cache is read. */
 void tokens_init(struct tokens *tokens, struct shard *shard, const struct step *step, uint32_t rank,
                  uint32_t size, uint32_t interleave);
