@@ -55,6 +55,11 @@ static int32_t check_problem(const struct attn_cp *cp, struct attn_error *err)
         return attn__fail(err, ATTN_E_INVALID, 0, "heads",
                           "heads is %u for %u ranks; accepted: a multiple, or ATTN_CP_HEADS_ALL", p->heads,
                           cp->net.size);
+    if (cp->split && attn__element_size(p->q_dtype) < 2 && p->head_dim % ATTN__CP_ALIGNMENT != 0)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "head_dim",
+                          "head_dim is %u with q=%s, which is not copied; accepted of heads that are split: "
+                          "multiples of %u, or ATTN_CP_HEADS_ALL",
+                          p->head_dim, attn_dtype_name(p->q_dtype), ATTN__CP_ALIGNMENT);
     return cp->backend->entry->merge.merge != NULL
                ? ATTN_OK
                : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "merge", "%s offers no merge",

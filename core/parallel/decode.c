@@ -163,10 +163,12 @@ static int32_t check_run(struct run *run, const struct attn_cp_run_args *given, 
                : ATTN_OK;
 }
 
-/* Whether vectors lie as they are sent: head after head, without gaps. */
-static bool is_block(const struct attn_tensor *tensor, uint64_t tokens, uint32_t heads, uint64_t vector)
+/* Whether vectors of `bytes` lie as they are sent: head after head, without gaps, and without what vectors
+ * are rounded up by, which the last one may not have. */
+static bool is_block(const struct attn_tensor *tensor, uint64_t tokens, uint32_t heads, uint64_t vector,
+                     uint64_t bytes)
 {
-    return (tokens == 1 || tensor->token_stride == (int64_t)vector) &&
+    return vector == bytes && (tokens == 1 || tensor->token_stride == (int64_t)vector) &&
            (heads == 1 || tensor->head_stride == (int64_t)(tokens * vector));
 }
 
@@ -187,7 +189,8 @@ static int32_t gather(struct run *run, struct attn_tensor *queries, uint32_t dim
     struct attn__cp_call call = {
         .cp = cp, .call = cp->net.all_gather, .send = queries->buffer, .bytes = bytes};
 
-    if (!is_block(queries, run->tokens, cp->heads, vector)) {
+    if (!is_block(queries, run->tokens, cp->heads, vector,
+                  (uint64_t)dim * attn__element_size(cp->problem.q_dtype))) {
         const int32_t status =
             attn__cp_move(cp, queries, &own, run->tokens, cp->heads, dim, run->stream, err);
         if (status != ATTN_OK)

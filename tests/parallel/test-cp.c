@@ -176,6 +176,13 @@ static void create_wrong(struct rank *rank)
     problem.out_dtype = ATTN_E4M3;
     problem.out_scale = ATTN_SCALES_UNIT;
     check_params(&d, ATTN_E_UNSUPPORTED, "out", "out is e4m3; parts are merged in f32, f16 or bf16");
+    fixture_problem(
+        "heads=4 kv_heads=1 head_dim=24 q=e4m3 kv=e4m3 out=f32 q_scale=unit scales=unit cp=1 lse=1",
+        &problem);
+    check_params(
+        &d, ATTN_E_UNSUPPORTED, "head_dim",
+        "head_dim is 24 with q=e4m3, which is not copied; accepted of heads that are split: multiples "
+        "of 16, or ATTN_CP_HEADS_ALL");
     decode_finish(&d);
 }
 
