@@ -11,9 +11,7 @@
 
 bool attn__heads_can_be(const struct attn_problem *p, uint32_t size)
 {
-    return size > 1 && p->mla == 0 && p->heads % size == 0 && p->kv_heads % size == 0 &&
-           p->layout == ATTN_STRIDED && attn_block_bytes(p->k_dtype) == 0 &&
-           attn_block_bytes(p->v_dtype) == 0;
+    return size > 1 && p->mla == 0 && p->heads % size == 0 && p->kv_heads % size == 0 && attn__keys_can_be(p);
 }
 
 /* Bytes of one head in an exchange. */

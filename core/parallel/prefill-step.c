@@ -146,12 +146,12 @@ static uint32_t cheapest(const struct attn_problem *p, uint64_t others,
 {
     const uint64_t scales =
         (p->k_scale == ATTN_SCALES_TOKEN_HEAD) + (uint64_t)(p->v_scale == ATTN_SCALES_TOKEN_HEAD);
-    const uint64_t costs[] = {[ATTN_CP_PASS_CHEAPER] = UINT64_MAX,
-                              [ATTN_CP_PASS_KEYS] = info->keys_bytes + others * CALL_BYTES,
-                              [ATTN_CP_PASS_QUERIES] = info->queries_bytes + 2 * CALL_BYTES,
-                              [ATTN_CP_PASS_HEADS] = info->heads_bytes > 0
-                                                         ? info->heads_bytes + (4 + scales) * CALL_BYTES
-                                                         : UINT64_MAX};
+    const uint64_t costs[] = {
+        [ATTN_CP_PASS_CHEAPER] = UINT64_MAX,
+        [ATTN_CP_PASS_KEYS] = attn__keys_can_be(p) ? info->keys_bytes + others * CALL_BYTES : UINT64_MAX,
+        [ATTN_CP_PASS_QUERIES] = info->queries_bytes + 2 * CALL_BYTES,
+        [ATTN_CP_PASS_HEADS] =
+            info->heads_bytes > 0 ? info->heads_bytes + (4 + scales) * CALL_BYTES : UINT64_MAX};
     uint32_t best = ATTN_CP_PASS_KEYS;
 
     for (uint32_t i = ATTN_CP_PASS_QUERIES; i <= ATTN_CP_PASS_HEADS; i++)
@@ -170,7 +170,8 @@ static void choose(const struct sharding *by, uint32_t wanted, struct attn__pref
     ATTN_INIT(info);
     info->tokens = step->tokens;
     info->call_bytes = CALL_BYTES;
-    info->keys_bytes = others * attn__slab_of(p, step->slab).bytes;
+    if (attn__keys_can_be(p))
+        info->keys_bytes = others * attn__slab_of(p, step->slab).bytes;
     info->queries_bytes = others * step->block * (attn__prefill_query_bytes(p) + attn__prefill_part_bytes(p));
     if (attn__heads_can_be(p, by->size))
         info->heads_bytes = (info->keys_bytes + info->queries_bytes) / by->size;

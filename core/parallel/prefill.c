@@ -14,9 +14,9 @@
 
 static int32_t check_keys(const struct attn_problem *p, uint32_t pass, uint32_t size, struct attn_error *err)
 {
-    if (pass == ATTN_CP_PASS_QUERIES)
+    if (pass == ATTN_CP_PASS_QUERIES || pass == ATTN_CP_PASS_CHEAPER)
         return ATTN_OK;
-    if (pass == ATTN_CP_PASS_HEADS && !attn__heads_can_be(p, size))
+    if (attn__keys_can_be(p) && pass == ATTN_CP_PASS_HEADS && !attn__heads_can_be(p, size))
         return attn__fail(
             err, ATTN_E_UNSUPPORTED, 0, "heads",
             "heads is %u and kv_heads %u for %u ranks%s; accepted with ATTN_CP_PASS_HEADS: multiples "
@@ -26,7 +26,7 @@ static int32_t check_keys(const struct attn_problem *p, uint32_t pass, uint32_t 
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "layout",
                           "layout is paged-x; accepted where keys are passed: strided, or "
                           "ATTN_CP_PASS_QUERIES");
-    return attn_block_bytes(p->k_dtype) == 0 && attn_block_bytes(p->v_dtype) == 0
+    return attn__keys_can_be(p)
                ? ATTN_OK
                : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "k",
                             "k is %s and v %s, whose blocks are only read; accepted where keys are passed: "
@@ -114,7 +114,7 @@ static void find_maxima(struct attn_cp *cp, const struct attn_cp_params *params)
         own->block = p->max_rows;
     const int64_t keys = attn_cp_count(0, cp->net.size, own->interleave, p->max_kv);
     own->width = (uint32_t)(((uint64_t)keys + p->block - 1) / p->block);
-    own->slab = own->pass == ATTN_CP_PASS_QUERIES || size == 1
+    own->slab = own->pass == ATTN_CP_PASS_QUERIES || size == 1 || !attn__keys_can_be(p)
                     ? 0
                     : own->max_keys / size + own->max_seqs * (part + p->block);
     own->problem = *p;

@@ -73,6 +73,13 @@ struct attn__slab {
 };
 struct attn__slab attn__slab_of(const struct attn_problem *p, uint64_t keys);
 
+/* Whether keys can be passed: a slab is strided, and blocks of types that have them are only read. */
+static inline bool attn__keys_can_be(const struct attn_problem *p)
+{
+    return p->layout == ATTN_STRIDED && attn_block_bytes(p->k_dtype) == 0 &&
+           attn_block_bytes(p->v_dtype) == 0;
+}
+
 /* Whether ranks can have a share of the heads each. */
 bool attn__heads_can_be(const struct attn_problem *p, uint32_t size);
 

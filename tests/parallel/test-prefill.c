@@ -96,6 +96,26 @@ Test(prefill, what_moves_less_is_passed)
     check_estimate(1, 2048, 2048, ATTN_CP_PASS_KEYS, 0, 0, false);
 }
 
+Test(prefill, keys_in_blocks_are_not_passed)
+{
+    const int32_t len = 4096;
+    struct attn_cp_prefill_info info;
+    struct attn_problem problem;
+    struct attn_cp_step step;
+    struct attn_error err;
+
+    ATTN_INIT(&info);
+    ATTN_INIT(&step);
+    ATTN_INIT(&err);
+    fixture_problem("heads=32 kv_heads=8 head_dim=128 q=bf16 kv=q8_0 block=16 cp=1 lse=1", &problem);
+    step.seqs = 1;
+    step.q_lens = step.kv_lens = &len;
+    cr_assert_eq(attn_cp_estimate(&problem, 2, 16, &step, &info, &err), ATTN_OK, "%s", err.message);
+    cr_assert_eq(info.keys_bytes, 0u);
+    cr_assert_eq(info.heads_bytes, 0u);
+    cr_assert_eq(info.pass, ATTN_CP_PASS_QUERIES);
+}
+
 Test(prefill, an_estimate_names_what_is_wrong)
 {
     const int32_t q_len = 3, kv_len = 2;
@@ -224,6 +244,7 @@ static void create_wrong(struct rank *rank)
                   "positions=1",
                   "q", "f32, f16 or bf16");
     parse("heads=4 kv_heads=1 head_dim=32 q=f32 kv=q8_0 cp=1 lse=1 positions=1", &p.problem);
+    p.params.pass = ATTN_CP_PASS_KEYS;
     check_params(&p, ATTN_E_UNSUPPORTED, "k",
                  "k is q8_0 and v q8_0, whose blocks are only read; accepted where keys are passed: other "
                  "types, or ATTN_CP_PASS_QUERIES");

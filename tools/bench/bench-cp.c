@@ -15,9 +15,6 @@
 
 enum { DEFAULT_REPS = 50, LAYERS_MOST = 64 };
 
-/* Longer than anything that is measured here. */
-#define LIMIT_NS UINT64_C(120000000000)
-
 /* ---------------------------------------------------------------- results */
 
 static void emit(struct cp_group *group, const char *name, const struct cp_rank *rank,

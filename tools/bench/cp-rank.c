@@ -14,9 +14,6 @@
 
 enum { WARM_UPS = 3 };
 
-/* Longer than anything that is measured here. */
-#define LIMIT_NS UINT64_C(120000000000)
-
 static int32_t open_backend(const struct cp_group *group, const struct attn_problem *problem,
                             const char *device, struct attn_backend **out, struct attn_error *err)
 {

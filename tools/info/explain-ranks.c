@@ -50,14 +50,22 @@ static const char *taken(const struct attn_cp_prefill_info *info)
                                                 : "heads";
 }
 
+/* MB, or that it cannot be. */
+static void print_bytes(uint64_t bytes)
+{
+    if (bytes > 0)
+        fprintf(output_stream(), " %10.1f", (double)bytes * 1e-6);
+    else
+        fprintf(output_stream(), " %10s", "-");
+}
+
 static void print_row(uint32_t size, const struct attn_cp_prefill_info *info)
 {
-    char heads[32] = "-"; /* they do not divide */
-
-    if (info->heads_bytes > 0)
-        snprintf(heads, sizeof heads, "%.1f", (double)info->heads_bytes * 1e-6);
-    fprintf(output_stream(), "  %5u %10.1f %10.1f %10s  %s\n", size, (double)info->keys_bytes * 1e-6,
-            (double)info->queries_bytes * 1e-6, heads, taken(info));
+    fprintf(output_stream(), "  %5u", size);
+    print_bytes(info->keys_bytes);
+    print_bytes(info->queries_bytes);
+    print_bytes(info->heads_bytes);
+    fprintf(output_stream(), "  %s\n", taken(info));
 }
 
 void explain_ranks_print(const struct attn_problem *problem)

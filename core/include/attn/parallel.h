@@ -52,7 +52,7 @@ struct attn_collectives {
     int32_t (*all_to_all)(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
                           uint64_t bytes, void *stream, struct attn_error *err);
     /* receive on every rank becomes send of the rank before it, on rank 0 that of the last: `bytes` each.
-     * NULL where ATTN_CP_PASS_KEYS is not asked for. */
+     * Wanted by ATTN_CP_PASS_KEYS and ATTN_CP_PASS_CHEAPER; else NULL is accepted. */
     int32_t (*shift)(void *arg, const struct attn_buffer *send, const struct attn_buffer *receive,
                      uint64_t bytes, void *stream, struct attn_error *err);
     /* The failure of a call that was put on a stream; never waits. NULL if calls have completed at once. */
@@ -204,7 +204,7 @@ struct attn_cp_prefill_info {
     uint32_t struct_size;
     uint32_t pass;          /* enum attn_cp_pass, not ATTN_CP_PASS_CHEAPER */
     uint64_t tokens;        /* rows of q and out on this rank: sequence after sequence, as attn_cp_tokens */
-    uint64_t keys_bytes;    /* of ATTN_CP_PASS_KEYS, in size - 1 calls */
+    uint64_t keys_bytes;    /* of ATTN_CP_PASS_KEYS, in size - 1 calls; 0 too if layout or types exclude it */
     uint64_t queries_bytes; /* of ATTN_CP_PASS_QUERIES, in 2 calls */
     uint64_t
         heads_bytes; /* of ATTN_CP_PASS_HEADS, in 4 calls and one for each scale of tokens; 0: it cannot be */

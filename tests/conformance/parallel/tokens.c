@@ -27,7 +27,8 @@ bool tokens_allow(const struct step *step, uint32_t pass, uint32_t size)
     return p->positions == 0 && p->align != ATTN_ALIGN_START && p->mask == ATTN_MASK_NONE &&
            p->seq_causal == 0 && oracle_size(p->q_dtype) > 1 && step->tensors.q_rope.buffer.data == NULL &&
            p->q_scale == ATTN_SCALES_NONE &&
-           (pass == ATTN_CP_PASS_QUERIES || (oracle_size(p->k_dtype) > 0 && oracle_size(p->v_dtype) > 0));
+           (pass == ATTN_CP_PASS_QUERIES || pass == ATTN_CP_PASS_CHEAPER ||
+            (oracle_size(p->k_dtype) > 0 && oracle_size(p->v_dtype) > 0));
 }
 
 static uint32_t position_of(const struct step *step, uint32_t n, uint32_t row)
