@@ -8,13 +8,14 @@
 extern const struct gpu_family cuda_mma;
 extern const struct gpu_family cuda_mla;
 
-/* Fills box_tokens and the maps of a run's keys and values, if boxes of them can be copied. The context is
- * current. */
-int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err);
+/* Fills box_tokens, `most` or fewer, and the maps of a run's keys and values, if boxes of them can be copied.
+ * The context is current. */
+int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, uint32_t most,
+                         struct attn_error *err);
 
-/* Fills query_box and the map of a run's queries, of 16 bits, in boxes of `rows` rows. The context is
- * current. */
-int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows,
+/* Fills query_box and the map of a run's queries, of 16 bits, in boxes of `rows` rows: whole tokens, or with
+ * `parts` as many heads of one. The context is current. */
+int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows, bool parts,
                        struct attn_error *err);
 
 /* Whether prefill of a problem can have its 8-bit keys and values converted first (convert.h); `plain`: its

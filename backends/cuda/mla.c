@@ -50,6 +50,13 @@ static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t i)
     return stages;
 }
 
+/* Whether the code that a device runs may be that for Hopper, where warp groups copy boxes. */
+static bool has_groups(const struct attn_plan_impl *plan, uint32_t i)
+{
+    return mla_has_groups(instances[i].rows, instances[i].kv_size) &&
+           plan->backend->context->record->arch / 10 == 9;
+}
+
 /* Shared memory of a CTA. Code for Hopper takes more for warp groups; that for other devices leaves it
  * unused. */
 static uint32_t shared_bytes_of(const struct attn_plan_impl *plan, uint32_t i)
@@ -129,7 +136,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     /* Two may share a stretch of the work list. */
     part->ctas = plan->units > 1 ? plan->units : 2;
     part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;
-    part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
+    part->schedule_bytes = gpu_plan_mla_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MLA;
     part->split_rules = gpu_split_rules_of(p, GPU_ALL_PHASES, rows);
     part->scratch_bytes =
@@ -157,8 +164,15 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_per_key(p) ? (uint32_t)ATTN_SCALES_HEAD : p->k_scale;
     own.partial_out = run->scratch + notes_bytes(part);
     own.partial_lse = own.partial_out + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
-    const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
-                                      part->shared_bytes, &own, part->kernel->caps.name, stream, err);
+    int32_t status = ATTN_OK;
+    if (has_groups(plan, i))
+        status = cuda_tensor_maps(plan->backend->context, &own, MLA_BOX_TOKENS, err);
+    if (status == ATTN_OK && has_groups(plan, i))
+        status = cuda_query_map(plan->backend->context, &own, rows, true, err);
+    if (status != ATTN_OK)
+        return status;
+    status = gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes,
+                        &own, part->kernel->caps.name, stream, err);
     if (status != ATTN_OK || (fixed && splits_of(p) == 1))
         return status;
     own.rows = rows;

@@ -275,9 +275,9 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     if (part->conversion == GPU_CONVERTED)
         status = cuda_convert(plan, part, &own, stream, err);
     if (status == ATTN_OK && part->persistent) /* warp groups copy boxes */
-        status = cuda_tensor_maps(plan->backend->context, &own, err);
+        status = cuda_tensor_maps(plan->backend->context, &own, GPU_TILE, err);
     if (status == ATTN_OK && part->persistent && attn__dtype_size(p.k_dtype) == 2)
-        status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(shape), err);
+        status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(shape), false, err);
     if (status != ATTN_OK)
         return status;
     return gpu_work_tiles_launch(plan, part, &own, part->rows, shape.dv, stream, err);

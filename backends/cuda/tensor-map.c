@@ -4,13 +4,13 @@
 #include "driver-values.h"
 #include "families.h"
 
-enum { BOX_COLUMNS = 64, BOX_TOKENS_MIN = 8, BOX_TOKENS_MAX = 64, ANY_COUNT = INT32_MAX };
+enum { BOX_COLUMNS = 64, BOX_TOKENS_MIN = 8, ANY_COUNT = INT32_MAX };
 
-/* Tokens of a box, so that none crosses the end of a page: a power of two that divides it. 0 if it has fewer
- * than eight, which are the unit of swizzled rows. */
-static uint32_t box_tokens_of(const struct gpu_batch *batch)
+/* Tokens of a box, at most so many, so that none crosses the end of a page: a power of two that divides it. 0
+ * if it has fewer than eight, which are the unit of swizzled rows. */
+static uint32_t box_tokens_of(const struct gpu_batch *batch, uint32_t most)
 {
-    uint32_t tokens = BOX_TOKENS_MAX;
+    uint32_t tokens = most;
 
     if (batch->addressing == ATTN_DENSE)
         return tokens;
@@ -66,36 +66,39 @@ static int32_t encode_cache(struct gpu_context *context, const struct gpu_run *r
     return encode(context, map, cache->base, dims, strides, box, "kv", err);
 }
 
-/* Whether the rows of a box are whole tokens, and queries lie where the driver takes them. */
-static bool has_query_box(const struct gpu_run *run, uint32_t rows)
+/* Whether the rows of a box are whole tokens, or `parts` of one, and queries lie where the driver takes them.
+ */
+static bool has_query_box(const struct gpu_run *run, uint32_t rows, bool parts)
 {
     const struct gpu_tensor *q = &run->q;
 
-    return run->q_rope.base == 0 && rows % run->group == 0 && q->base % 16 == 0 &&
-           is_stride(q->token_stride) &&
+    return run->q_rope.base == 0 && (rows % run->group == 0 || (parts && run->group % rows == 0)) &&
+           q->base % 16 == 0 && is_stride(q->token_stride) &&
            (run->problem.heads == 1 ||
             (is_stride(q->head_stride) && is_stride(q->head_stride * (int64_t)run->group)));
 }
 
-int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows,
+int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows, bool parts,
                        struct attn_error *err)
 {
+    const uint32_t heads = run->group < rows ? run->group : rows;
     const uint64_t head = run->problem.heads == 1 ? 16 : (uint64_t)run->q.head_stride;
     const uint64_t dims[] = {run->problem.head_dim, run->group, run->batch.num_tokens, run->problem.kv_heads};
     const uint64_t strides[] = {head, (uint64_t)run->q.token_stride, head * run->group};
-    const uint32_t box[] = {BOX_COLUMNS, run->group, rows / run->group, 1};
+    const uint32_t box[] = {BOX_COLUMNS, heads, rows / heads, 1};
 
-    run->query_box = has_query_box(run, rows);
+    run->query_box = has_query_box(run, rows, parts);
     return run->query_box == 0 ? ATTN_OK
                                : encode(context, &run->q_map, run->q.base, dims, strides, box, "q", err);
 }
 
-int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, struct attn_error *err)
+int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, uint32_t most,
+                         struct attn_error *err)
 {
     run->box_tokens = 0;
     if (run->kv_aligned == 0 || !has_strides(run, &run->k) || !has_strides(run, &run->v))
         return ATTN_OK;
-    run->box_tokens = box_tokens_of(&run->batch);
+    run->box_tokens = box_tokens_of(&run->batch, most);
     if (run->box_tokens == 0)
         return ATTN_OK;
     const int32_t status = encode_cache(context, run, &run->k, &run->k_map, err);

@@ -56,7 +56,7 @@ static uint32_t tokens_of(struct gpu_run run)
     struct gpu_context context = {.driver = &driver};
 
     told.calls = 0;
-    cr_assert_eq(cuda_tensor_maps(&context, &run, NULL), ATTN_OK);
+    cr_assert_eq(cuda_tensor_maps(&context, &run, 64, NULL), ATTN_OK);
     cr_assert_eq(told.calls, run.box_tokens > 0 ? 2u : 0u);
     return run.box_tokens;
 }
@@ -139,16 +139,21 @@ static struct gpu_run queries(void)
     return run;
 }
 
-/* Whether queries have a map of boxes of `rows` rows. */
-static bool has_box(struct gpu_run run, uint32_t rows)
+/* Whether queries have a map of boxes of `rows` rows; `parts`: of one token too. */
+static bool has_box_of(struct gpu_run run, uint32_t rows, bool parts)
 {
     const struct gpu_driver driver = {.tensor_map_encode_tiled = encode};
     struct gpu_context context = {.driver = &driver};
 
     told.calls = 0;
-    cr_assert_eq(cuda_query_map(&context, &run, rows, NULL), ATTN_OK);
+    cr_assert_eq(cuda_query_map(&context, &run, rows, parts, NULL), ATTN_OK);
     cr_assert_eq(told.calls, run.query_box);
     return run.query_box != 0;
+}
+
+static bool has_box(struct gpu_run run, uint32_t rows)
+{
+    return has_box_of(run, rows, false);
 }
 
 Test(maps, queries_of_a_group_are_the_rows_of_a_box)
@@ -164,6 +169,22 @@ Test(maps, queries_of_a_group_are_the_rows_of_a_box)
     run.q.head_stride = 0;
     cr_assert(has_box(run, 64));
     cr_assert(told.dims[1] == 1 && told.box[1] == 1 && told.box[2] == 64);
+}
+
+Test(maps, queries_of_a_token_are_parts_of_it_where_they_may)
+{
+    struct gpu_run run = queries();
+
+    run.problem.heads = 128;
+    run.problem.kv_heads = 1;
+    run.group = 128;
+    run.q.token_stride = 16384;
+    cr_assert_not(has_box_of(run, 64, false));
+    cr_assert(has_box_of(run, 64, true));
+    cr_assert(told.dims[1] == 128 && told.dims[2] == 100 && told.dims[3] == 1);
+    cr_assert(told.box[0] == 64 && told.box[1] == 64 && told.box[2] == 1);
+    run.group = run.problem.heads = 96; /* the second part is no whole one */
+    cr_assert_not(has_box_of(run, 64, true));
 }
 
 Test(maps, of_queries_are_left_out_where_there_is_no_box)

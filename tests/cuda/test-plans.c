@@ -83,12 +83,23 @@ static void tell(struct fixture *fixture, struct fixture_class *own, uint32_t q_
     fixture_set_batch(fixture, own, max_q);
 }
 
+/* Four sequences, of which one has no query and the others the same number of KV tiles. */
+static void tell_same(struct fixture *fixture, struct fixture_class *own)
+{
+    fixture_add_sequence(own, 1, 130, true);
+    fixture_add_sequence(own, 0, 300, true);
+    fixture_add_sequence(own, 16, 190, true);
+    fixture_add_sequence(own, 2, 140, true);
+    fixture_set_batch(fixture, own, 16);
+}
+
 /* Tiles of 64 keys, tiles of 128 rows; rows of an MLA cache are cut by 64. */
 static void test_numbers(struct world *world)
 {
     static const uint64_t keys[] = {0, 1, 4, 4, 5}, rows[] = {0, 0, 0, 4, 4};
     static const uint64_t keys_few[] = {0, 1, 4, 9, 10}, no_rows[] = {0, 0, 0, 0, 0};
-    static const uint64_t mla[] = {0, 1, 4, 9, 10};
+    /* The last number: KV tiles of each row tile, if these are the same for all. */
+    static const uint64_t mla[] = {0, 1, 4, 9, 10, 0}, mla_same[] = {0, 3, 3, 6, 9, 3};
     const uint64_t second = ((FIXTURE_SEQS + 1) * 8 + 255) / 256 * 256;
     struct attn_problem p;
     unsigned char *out;
@@ -127,7 +138,14 @@ static void test_numbers(struct world *world)
         fixture.count = 1;
         out = room_for(&fixture);
         snprintf(text, sizeof text, "sums of tiles of an MLA cache, %s", by);
-        check(world, fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, mla, 5), text);
+        check(world, fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, mla, 6), text);
+        free(out);
+        tell_same(&fixture, fixture_add(&fixture, &p));
+        fixture.step[0] = fixture.step[1];
+        fixture.count = 1;
+        out = room_for(&fixture);
+        snprintf(text, sizeof text, "row tiles of as many tiles each, %s", by);
+        check(world, fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, mla_same, 6), text);
         free(out);
         fixture_end(&fixture);
         check_clean(world, "nothing is left");

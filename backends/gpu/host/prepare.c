@@ -125,7 +125,7 @@ static struct gpu_plan_job pages_job(const struct gpu_part *part, const struct g
 /* Tiles, or splits of `size` tiles, of all sequences of decode. */
 static uint64_t count_tiles(const struct gpu_plan_job *job, uint64_t size)
 {
-    const struct gpu_plan_step step = {size, false};
+    const struct gpu_plan_step step = {size, false, 0};
     uint64_t count = 0;
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++)
@@ -172,11 +172,22 @@ static uint64_t split_tiles_of(const struct gpu_plan_job *job, bool converts)
     return gpu_prefill_split_tiles(&job->split_rules, all);
 }
 
+/* MLA: KV tiles of each row tile, or 0 if these are not the same. */
+static uint64_t same_tiles_of(const struct gpu_plan_job *job)
+{
+    const uint64_t same = gpu_plan_first_tiles(job);
+
+    for (uint32_t i = 0; same != 0 && i < job->lengths.seqs; i++)
+        if (gpu_plan_differs(job, i, same))
+            return 0;
+    return same;
+}
+
 /* Plans a schedule on the host: writes the sum of the tile counts before each sequence. */
 static void write_sums(const struct gpu_plan_job *job)
 {
     const bool converts = step_converts(job);
-    const struct gpu_plan_step step = {split_tiles_of(job, converts), converts};
+    const struct gpu_plan_step step = {split_tiles_of(job, converts), converts, same_tiles_of(job)};
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
@@ -184,6 +195,7 @@ static void write_sums(const struct gpu_plan_job *job)
         sum += gpu_plan_tile_count(job, i, &step);
     }
     gpu_plan_store(job, job->lengths.seqs, sum + gpu_plan_mark(job, &step));
+    gpu_plan_store_end(job, &step);
 }
 
 /* Plans all parts on the host. `memory` is that of the plan's schedule. */

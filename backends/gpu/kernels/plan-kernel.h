@@ -26,7 +26,7 @@ GPU_INLINE uint64_t gpu_plan_sum(uint64_t own, uint64_t *warps)
 /* Tiles, or splits of `size` tiles, of all sequences of decode. */
 GPU_INLINE uint64_t gpu_plan_count(const struct gpu_plan_job *job, uint64_t size, uint64_t *warps)
 {
-    const struct gpu_plan_step step = {size, false};
+    const struct gpu_plan_step step = {size, false, 0};
     uint64_t all = 0;
 
     for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
@@ -80,6 +80,21 @@ GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, bool co
     return gpu_prefill_split_tiles(&job->split_rules, all);
 }
 
+/* MLA: KV tiles of each row tile, or 0 if these are not the same. */
+GPU_INLINE uint64_t gpu_plan_same_tiles(const struct gpu_plan_job *job, uint64_t *warps)
+{
+    const uint64_t same = gpu_plan_first_tiles(job);
+    uint64_t others = 0;
+
+    if (same == 0)
+        return 0;
+    for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
+        job = (const struct gpu_plan_job *)gpu_again(job);
+        others += gpu_plan_differs(job, i, same) != 0 ? 1 : 0;
+    }
+    return gpu_plan_sum(others, warps) == 0 ? same : 0;
+}
+
 GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument))
 {
     const struct gpu_plan *a = (const struct gpu_plan *)gpu_argument(&argument);
@@ -92,6 +107,9 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
 
     step.converts = gpu_plan_converts(job, warps);
     step.split_tiles = gpu_plan_split_tiles(job, step.converts, warps);
+    step.same_tiles = gpu_plan_same_tiles(job, warps);
+    if (gpu_thread() == 0)
+        gpu_plan_store_end(job, &step);
 
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);

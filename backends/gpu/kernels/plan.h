@@ -7,7 +7,8 @@
  * before each.
  *
  * Every other schedule is u64 [seqs + 1]: for each sequence the sum of the tile counts before it. Work lists
- * of MLA outgrow 32 bits, and with det=1 their sums have a second count in the high 32 bits. Those of the
+ * of MLA outgrow 32 bits, and with det=1 their sums have a second count in the high 32 bits; they have one
+ * number more, the KV tiles of each row tile if these are the same for all, else 0. Those of the
  * other matrix kernels do not, and these kernels read only the low 32 bits, because they are short of
  * registers; the high ones of the last sum are the KV tiles of a split where a decode step is split evenly.
  */
@@ -41,6 +42,7 @@ struct gpu_plan_job {
 struct gpu_plan_step {
     uint64_t split_tiles; /* KV tiles of a split, or 0 */
     bool converts;
+    uint64_t same_tiles; /* MLA: of each row tile, or 0 */
 };
 
 /* Most jobs of a launch, which has a CTA for each. */
@@ -57,6 +59,12 @@ static_assert(sizeof(struct gpu_plan) <= 4096, "the argument block of a launch")
 static inline uint64_t gpu_plan_bytes(uint32_t seqs)
 {
     return (seqs + UINT64_C(1)) * sizeof(uint64_t);
+}
+
+/* The same of MLA. */
+static inline uint64_t gpu_plan_mla_bytes(uint32_t seqs)
+{
+    return (seqs + UINT64_C(2)) * sizeof(uint64_t);
 }
 
 /* Whether keys may be split by what the whole step has to do, which is then found first. */
@@ -111,6 +119,25 @@ static inline ATTN__DEVICE struct gpu_prefill_work gpu_plan_work(const struct gp
     return gpu_prefill_work_of(&rules, &own.visible, own.q_len, own.kv_len);
 }
 
+/* MLA: whether the row tiles of sequence i take other numbers of KV tiles than `same`. */
+static inline ATTN__DEVICE int gpu_plan_differs(const struct gpu_plan_job *job, uint32_t i, uint64_t same)
+{
+    const struct gpu_length own = gpu_length_at(&job->lengths, i);
+    const struct mla_splits splits = mla_splits_of(&job->split_rules);
+
+    return own.q_len != 0 && mla_same_tiles(&splits, &own.visible, own.q_len, own.kv_len) != same;
+}
+
+/* MLA: the KV tiles of each row tile of sequence 0, with which the others are compared; 0: of none. */
+static inline ATTN__DEVICE uint64_t gpu_plan_first_tiles(const struct gpu_plan_job *job)
+{
+    if (job->kind != GPU_PLAN_MLA || job->empty != 0 || job->split_rules.det || job->lengths.seqs == 0)
+        return 0;
+    const struct gpu_length own = gpu_length_at(&job->lengths, 0);
+    const struct mla_splits splits = mla_splits_of(&job->split_rules);
+    return own.q_len != 0 ? mla_same_tiles(&splits, &own.visible, own.q_len, own.kv_len) : 0;
+}
+
 /* The tile count of sequence i, which exists. */
 static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_job *job, uint32_t i,
                                                         const struct gpu_plan_step *step)
@@ -142,6 +169,14 @@ static inline ATTN__DEVICE void gpu_plan_store(const struct gpu_plan_job *job, u
         GPU_GLOBAL(uint32_t, job->schedule)[i] = (uint32_t)sum;
     else
         GPU_GLOBAL(uint64_t, job->schedule)[i] = sum;
+}
+
+/* Stores what stands behind the last sum. */
+static inline ATTN__DEVICE void gpu_plan_store_end(const struct gpu_plan_job *job,
+                                                   const struct gpu_plan_step *step)
+{
+    if (job->kind == GPU_PLAN_MLA)
+        GPU_GLOBAL(uint64_t, job->schedule)[job->lengths.seqs + 1] = step->same_tiles;
 }
 
 #endif

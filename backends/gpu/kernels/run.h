@@ -138,7 +138,8 @@ struct gpu_run {
     uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
     uint32_t box_tokens; /* of a box of these, 8 to 64; 0: there are no maps */
     uint32_t query_buffers;  /* of a CTA that takes work tile after work tile: 1 or 2 */
-    uint32_t query_box;      /* 1: there is q_map, of the queries of a KV head as rows of a work tile */
+    uint32_t query_box;      /* 1: there is q_map, of the queries of a KV head as rows of a work tile. MLA: or
+                                of heads of a token */
     uint32_t combines_apart; /* 1: splits of decode are combined by a kernel of their own */
     struct gpu_tensor_map k_map, v_map, q_map;
 };

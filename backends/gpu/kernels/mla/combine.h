@@ -20,7 +20,7 @@ GPU_INLINE bool mla_find_fixed_split(const struct gpu_run *run, uint32_t rows, u
     struct mla_cursor cursor = {at, end, 0};
     *s = gpu_sequence(run, seq);
     for (uint32_t i = 0; at < end; i++) {
-        *work = mla_work_tile_at(run, rows, end, at, end, 1, &cursor, s);
+        *work = mla_work_tile_at(run, rows, at, end, 1, &cursor, s);
         if (i == tile)
             return work->splits > 1;
         at += work->splits;

@@ -75,10 +75,7 @@ template <> struct mla_row_state<false> {
 };
 
 /* The CTA's state beside the KV tiles, whatever multiplies them. */
-template <class Config> struct mla_common {
-    struct gpu_sequence sequence;
-    struct mla_work_tile work;
-    uint64_t entries; /* of the sequence's page table, 0 = there is none */
+template <class Config> struct mla_common : public mla_taken {
     struct mla_next_tile next;
     bool aligned;                                                 /* keys are 16-byte aligned */
     uint32_t unmasked_lo, unmasked_hi;                            /* every row sees the keys [lo, hi) */
@@ -107,10 +104,17 @@ template <class Config, bool Groups> struct mla_state {
     float thread_sum[2][MLA_THREADS]; /* of this thread's P, for its two rows */
 };
 
+/* Parts of a tile, in the order in which a warp group multiplies them: two halves of its columns of values,
+ * with the second the columns of keys alone, and the columns of the other warp group. */
+enum { MLA_PART_FIRST, MLA_PART_SECOND, MLA_PART_OTHER, MLA_PARTS };
+
 /* The same of products of warp groups. */
 template <class Config> struct mla_state<Config, true> {
     alignas(1024) unsigned char p[Config::rows * MLA_KV_TILE * 2]; /* of even tiles */
     float base[2][Config::rows]; /* of even and of odd tiles: the row max that P is relative to */
+    uint64_t full[2][MLA_PARTS]; /* of each warp group's stage: barriers of its parts */
+    uint64_t queries_full;
+    uint32_t parity[2], queries_parity; /* of their next phases */
 };
 
 template <class Config>

@@ -6,22 +6,22 @@
 #include "row.h"
 #include "values.h"
 
-/* Whether results are stored from registers, in pairs of 16-bit columns: of warp groups, whose threads have
+/* Whether results are stored from registers, eight 16-bit columns at once: of warp groups, whose threads have
  * few rows each. */
-template <class Config> GPU_INLINE bool mla_stores_pairs(const struct gpu_run *run)
+template <class Config> GPU_INLINE bool mla_stores_directly(const struct gpu_run *run)
 {
     const struct gpu_tensor *out = &run->out;
 
     return Config::groups && run->problem.out_dtype != ATTN_F32 && run->problem.head_dim_vo == MLA_VO_DIM &&
            run->problem.out_scale <= ATTN_SCALES_UNIT &&
-           ((out->base | (uint64_t)out->token_stride | (uint64_t)out->head_stride) & 3) == 0;
+           ((out->base | (uint64_t)out->token_stride | (uint64_t)out->head_stride) & 15) == 0;
 }
 
 /* The row sums of all warps, and for a result that is not partial O, into shared memory. */
 template <class Config>
 GPU_INLINE void mla_join_warps(const struct gpu_run *run, struct mla_shared<Config> *shared, float *to,
                                const struct mla_warp *w, const float thread_sum[2],
-                               float o[Config::out_blocks][Config::out_fragments][4])
+                               const float o[Config::out_blocks][Config::out_fragments][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -35,7 +35,7 @@ GPU_INLINE void mla_join_warps(const struct gpu_run *run, struct mla_shared<Conf
         if (lane % 4 == 0)
             shared->warp_max[w->group][row] = sum;
     }
-    if (shared->work.splits == 1 && !mla_stores_pairs<Config>(run)) {
+    if (shared->work.splits == 1 && !mla_stores_directly<Config>(run)) {
         GPU_UNROLL
         for (uint32_t i = 0; i < Config::out_blocks * Config::out_fragments * 4; i++) {
             const uint32_t m = i / 4 / Config::out_fragments, n = i / 4 % Config::out_fragments, e = i % 4;
@@ -60,7 +60,7 @@ GPU_INLINE uint64_t mla_pair(float low, float high)
 /* O and LSE of a split into the split workspace. */
 template <class Config>
 GPU_INLINE void mla_store_partial(const struct gpu_run *run, const struct mla_shared<Config> *shared,
-                                  float o[Config::out_blocks][Config::out_fragments][4])
+                                  const float o[Config::out_blocks][Config::out_fragments][4])
 {
     const struct mla_work_tile *work = &shared->work;
     const uint64_t at = (uint64_t)mla_partial_index(work, work->split) * Config::rows;
@@ -99,31 +99,57 @@ GPU_INLINE void mla_store_lses(const struct gpu_run *run, const struct mla_share
         mla_store_lse(run, &shared->sequence, token, head, shared->row_max[row], shared->row_sum[row]);
 }
 
-/* O from registers into the output. */
+/* Words of four fragments, of which a lane has that of its two columns: it gets those of one fragment, eight
+ * columns. */
+GPU_INLINE void mla_gather_columns(struct gpu_u128 *words)
+{
+    const uint32_t lane = gpu_thread();
+
+    GPU_UNROLL
+    for (uint32_t bit = 1; bit <= 2; bit *= 2) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            if ((i & bit) != 0)
+                continue;
+            uint32_t *const low = &words->x[i], *const high = &words->x[i + bit];
+            const uint32_t other = gpu_shuffle_xor_u32((lane & bit) != 0 ? *low : *high, bit);
+            if ((lane & bit) != 0)
+                *low = other;
+            else
+                *high = other;
+        }
+    }
+}
+
+/* O from registers into the output. All lanes of a warp have a part in it. */
 template <class Config>
-GPU_INLINE void mla_store_pairs(const struct gpu_run *run, const struct mla_shared<Config> *shared,
-                                float o[Config::out_blocks][Config::out_fragments][4])
+GPU_INLINE void mla_store_directly(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+                                   const float o[Config::out_blocks][Config::out_fragments][4])
 {
     const struct gpu_sequence *s = &shared->sequence;
     const bool f16 = run->problem.out_dtype == ATTN_F16;
 
-    gpu_barrier();
-    mla_store_lses<Config>(run, shared);
     GPU_UNROLL
     for (uint32_t i = 0; i < 2 * Config::out_blocks; i++) {
         const uint32_t m = i / 2, h = i % 2, row = mla_out_row<Config>(m, 2 * h);
         uint32_t token, head;
-        if (!mla_row_of(run, s, shared->work.row0 + row, &token, &head))
-            continue;
+        const bool exists = mla_row_of(run, s, shared->work.row0 + row, &token, &head);
         const float row_sum = shared->row_sum[row];
-        const float factor = mla_row_factor(run, head, shared->row_max[row], row_sum);
-        const uint64_t to = mla_result_at(run, (int64_t)s->row + token, head);
+        const float factor = exists ? mla_row_factor(run, head, shared->row_max[row], row_sum) : 0;
+        const uint32_t column = mla_out_column<Config>(0, 0) + gpu_thread() % 4 * (8 - 2);
+        const uint64_t to = mla_result_at(run, (int64_t)s->row + token, head) + column * 2;
         GPU_UNROLL
-        for (uint32_t n = 0; n < Config::out_fragments; n++) {
-            const float x = row_sum == 0 ? 0 : o[m][n][2 * h] * factor;
-            const float y = row_sum == 0 ? 0 : o[m][n][2 * h + 1] * factor;
-            GPU_GLOBAL(uint32_t, to)
-            [mla_out_column<Config>(n, 0) / 2] = f16 ? gpu_pack_f16(x, y) : gpu_pack_bf16(x, y);
+        for (uint32_t n = 0; n < Config::out_fragments; n += 4) {
+            struct gpu_u128 words;
+            GPU_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                const float x = row_sum == 0 ? 0 : o[m][n + i][2 * h] * factor;
+                const float y = row_sum == 0 ? 0 : o[m][n + i][2 * h + 1] * factor;
+                words.x[i] = f16 ? gpu_pack_f16(x, y) : gpu_pack_bf16(x, y);
+            }
+            mla_gather_columns(&words);
+            if (exists)
+                gpu_store_global_u128(to + n * 16, words);
         }
     }
 }
@@ -136,8 +162,6 @@ GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Conf
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
-    gpu_barrier();
-    mla_store_lses<Config>(run, shared);
     GPU_LOOP
     for (uint32_t row = warp; row < Config::rows; row += Config::warps) {
         uint32_t token, head;
@@ -155,15 +179,19 @@ GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Conf
 template <class Config>
 GPU_INLINE void mla_store(const struct gpu_run *run, struct mla_shared<Config> *shared, float *buffer,
                           const struct mla_warp *w, const float sum[2],
-                          float o[Config::out_blocks][Config::out_fragments][4])
+                          const float o[Config::out_blocks][Config::out_fragments][4])
 {
     mla_join_warps<Config>(run, shared, buffer, w, sum, o);
-    if (Config::groups && shared->work.splits == 1 && mla_stores_pairs<Config>(run))
-        mla_store_pairs<Config>(run, shared, o);
-    else if (shared->work.splits == 1)
-        mla_store_rows<Config>(run, shared, buffer, &shared->work);
-    else
+    if (shared->work.splits == 1) {
+        gpu_barrier();
+        mla_store_lses<Config>(run, shared);
+        if (Config::groups && mla_stores_directly<Config>(run))
+            mla_store_directly<Config>(run, shared, o);
+        else
+            mla_store_rows<Config>(run, shared, buffer, &shared->work);
+    } else {
         mla_store_partial<Config>(run, shared, o);
+    }
     if (gpu_thread() == 0 && shared->work.splits > 1 && shared->work.split == 0)
         mla_note_split(run, &shared->sequence, &shared->work);
 }

@@ -45,14 +45,14 @@ GPU_INLINE void mla_fetch_keys(const struct gpu_run *run, struct mla_shared<Conf
     gpu_copy_commit();
 }
 
-/* Position of this CTA's first work tile in the work list of `all`, or of the one behind the last. */
+/* Position of this CTA's first work tile in the work list, or of the one behind the last. */
 template <class Config>
 GPU_INLINE uint64_t mla_position(const struct gpu_run *run, const struct mla_shared<Config> *shared,
-                                 uint64_t all, uint32_t cta, uint32_t ctas, bool begins)
+                                 uint32_t cta, uint64_t stretch, bool begins)
 {
     if (!begins)
         return shared->work.next;
-    return run->problem.det != 0 ? cta : mla_cta_begin(all, cta, ctas);
+    return run->problem.det != 0 ? cta : cta * stretch;
 }
 
 /*
@@ -64,15 +64,16 @@ GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *s
 {
     const uint32_t sharers = mla_run_splits(run, Config::rows).sharers, seqs = run->batch.seqs;
     const uint64_t all = mla_schedule_at(run, seqs);
-    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas() / sharers), cta = gpu_cta() / sharers;
+    const uint64_t stretch = run->problem.det != 0 ? 1 : mla_stretch(run, all, gpu_ctas() / sharers);
+    const uint32_t cta = gpu_cta() / sharers;
     struct mla_cursor cursor = shared->next.cursor;
     struct gpu_sequence s = shared->sequence;
     uint32_t index = gpu_thread();
 
     const bool keeps = !begins && shared->work.next < cursor.end;
     /* Up to 32 sequences are read without knowing where the position is. */
-    if (seqs > GPU_WARP && !keeps && cta < ctas) {
-        const uint64_t at = mla_position<Config>(run, shared, all, cta, ctas, begins);
+    if (seqs > GPU_WARP && !keeps) {
+        const uint64_t at = mla_position<Config>(run, shared, cta, stretch, begins);
         index += at < all ? mla_find_block(run, at) : 0;
     }
     const bool exists = keeps ? index == 0 : index < seqs;
@@ -82,16 +83,13 @@ GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *s
         cursor.number = 0;
         s = gpu_sequence(run, index);
     }
-    uint64_t at = all, end = all;
-    if (cta < ctas) {
-        at = mla_position<Config>(run, shared, all, cta, ctas, begins);
-        end = run->problem.det == 0 ? mla_cta_begin(all, cta + 1, ctas) : all;
-    }
+    const uint64_t at = mla_position<Config>(run, shared, cta, stretch, begins);
+    const uint64_t end = run->problem.det == 0 && (cta + 1) * stretch < all ? (cta + 1) * stretch : all;
     gpu_warp_barrier(); /* all lanes have read what is written now */
     if (gpu_thread() == 0)
         shared->next.has_work = at < end;
     if (at < end && exists && at >= cursor.begin && at < cursor.end) {
-        shared->next.work = mla_work_tile_at(run, Config::rows, all, at, end, ctas, &cursor, &s);
+        shared->next.work = mla_work_tile_at(run, Config::rows, at, end, stretch, &cursor, &s);
         shared->next.cursor = cursor;
         shared->next.sequence = s;
         shared->next.entries = gpu_entries(run, &s);
@@ -107,7 +105,7 @@ GPU_INLINE void mla_begin_copies(const struct gpu_run *run, struct mla_shared<Co
     const uint32_t first = shared->work.first, before = stages - Config::query_stages;
     /* Eight lanes have the entries of a tile. */
     const struct gpu_entry entries =
-        mla_find_entry<Config>(run, shared, mla_own_key(first + gpu_thread() % GPU_WARP / 8));
+        mla_find_entry(run, shared, mla_own_key(first + gpu_thread() % GPU_WARP / 8));
 
     mla_load_queries<Config>(run, &shared->sequence, buffer + before * Config::tile_bytes, shared->work.row0);
     gpu_copy_commit();
@@ -145,7 +143,7 @@ GPU_INLINE void mla_begin(const struct gpu_run *run, struct mla_shared<Config> *
         mla_fetch_keys<Config>(run, shared, buffer, i, first + i);
     }
     mla_locate<Config>(run, shared, first + stages - 1,
-                       mla_find_entry<Config>(run, shared, mla_own_key(first + stages - 1)));
+                       mla_find_entry(run, shared, mla_own_key(first + stages - 1)));
 }
 
 /* What rows have in common, and their state before the first key. */
@@ -189,7 +187,7 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
             mla_scale_keys<Config>(shared, &w, stage, s);
         const bool all_seen = mla_apply_rules<Config>(run, shared, stage, &w, tile, s);
         mla_share_max<Config>(shared, &w, s);
-        const struct gpu_entry entry = mla_find_entry<Config>(run, shared, mla_own_key(tile + stages));
+        const struct gpu_entry entry = mla_find_entry(run, shared, mla_own_key(tile + stages));
         gpu_barrier(); /* and scores have been exchanged */
         if (!all_seen)
             mla_clear_non_finite<Config>(dtype, buffer + keys);
@@ -206,25 +204,67 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     mla_store<Config>(run, shared, (float *)(void *)buffer, &w, sum, o);
 }
 
-/* The first copies of a work tile. */
-template <class Config>
-GPU_INLINE void mla_begin_work(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                               unsigned char *buffer, uint32_t stages)
+/* Makes the work tile that has been looked up the CTA's, between barriers. */
+template <class Config> GPU_INLINE void mla_take_next(struct mla_shared<Config> *shared)
 {
-    if constexpr (Config::groups)
-        mla_group_begin_copies<Config>(run, shared, buffer);
-    else
-        mla_begin_copies<Config>(run, shared, buffer, stages);
+    gpu_barrier();
+    if (gpu_thread() == 0)
+        static_cast<struct mla_taken &>(*shared) = shared->next;
+    gpu_barrier();
 }
 
+/* All work tiles of the CTA. */
 template <class Config>
-GPU_INLINE void mla_do_work(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                            unsigned char *buffer, uint32_t stages)
+GPU_INLINE void mla_work(const struct gpu_run *run, struct mla_shared<Config> *shared, unsigned char *buffer,
+                         uint32_t stages)
 {
-    if constexpr (Config::groups)
-        mla_group_attend<Config>(run, shared, buffer);
-    else
-        mla_attend<Config>(run, shared, buffer, stages);
+    GPU_LOOP
+    for (bool begins = true;; begins = false) {
+        if (!begins)
+            mla_begin_copies<Config>(run, shared, buffer, stages);
+        if (gpu_thread() < GPU_WARP)
+            mla_next<Config>(run, shared, begins); /* while copies are in flight */
+        if (!begins)
+            mla_attend<Config>(run, shared, buffer, stages);
+        gpu_barrier();
+        if (!shared->next.has_work)
+            return;
+        mla_take_next<Config>(shared);
+    }
+}
+
+/* The same by warp groups: queries and first keys of a work tile are copied while results of the one before
+ * are stored, or behind that if these are gathered in the place of keys. Each part is called once: a CTA
+ * waits for code as for memory. */
+template <class Config>
+GPU_INLINE void mla_group_work(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                               unsigned char *buffer)
+{
+    struct mla_group_state state;
+
+    GPU_LOOP
+    for (bool begins = true;; begins = false) {
+        if (gpu_thread() < GPU_WARP)
+            mla_next<Config>(run, shared, begins);
+        if (!begins)
+            mla_group_attend<Config>(run, shared, buffer, &state);
+        gpu_barrier();
+        const bool gathers = !begins && shared->work.splits == 1 && !mla_stores_directly<Config>(run);
+        GPU_LOOP
+        for (uint32_t step = 0; step < 2; step++) {
+            if (step != (gathers ? 1u : 0u)) {
+                if (!begins)
+                    mla_group_store<Config>(run, shared, buffer, &state);
+                gpu_wgmma_fence(); /* boxes take the place of what has been gathered */
+                gpu_barrier();
+            } else if (shared->next.has_work) {
+                mla_group_begin_copies<Config>(run, shared, buffer);
+            }
+        }
+        if (!shared->next.has_work)
+            return;
+        mla_take_next<Config>(shared);
+    }
 }
 
 template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
@@ -234,30 +274,16 @@ template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
     struct mla_shared<Config> *shared = (struct mla_shared<Config> *)(void *)memory;
     unsigned char *buffer = memory + Config::state_bytes;
 
-    const uint32_t stages = Config::max_stages == 2 ? 2 : run->stages;
-
     if (gpu_thread() == 0) {
         shared->aligned = run->kv_aligned != 0;
         mla_note_split(run, 0, 0);
+        if constexpr (Config::groups)
+            mla_group_init<Config>(run, shared);
     }
-    GPU_LOOP
-    for (bool begins = true;; begins = false) {
-        if (!begins)
-            mla_begin_work<Config>(run, shared, buffer, stages);
-        if (gpu_thread() < GPU_WARP)
-            mla_next<Config>(run, shared, begins); /* while copies are in flight */
-        if (!begins)
-            mla_do_work<Config>(run, shared, buffer, stages);
-        gpu_barrier();
-        if (!shared->next.has_work)
-            return;
-        if (gpu_thread() == 0) {
-            shared->sequence = shared->next.sequence;
-            shared->work = shared->next.work;
-            shared->entries = shared->next.entries;
-        }
-        gpu_barrier();
-    }
+    if constexpr (Config::groups)
+        mla_group_work<Config>(run, shared, buffer);
+    else
+        mla_work<Config>(run, shared, buffer, Config::max_stages == 2 ? 2 : run->stages);
 }
 
 /* An entry point: its name, and its configuration, which has commas. */

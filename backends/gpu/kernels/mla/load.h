@@ -153,25 +153,21 @@ GPU_INLINE uint32_t mla_own_key(uint32_t tile)
 }
 
 /* The page table's entry of a key, of which nothing is computed before it is needed (mla_locate). */
-template <class Config>
-GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const struct mla_taken *taken,
                                            uint32_t key)
 {
-    const struct gpu_sequence *s = &shared->sequence;
+    const struct gpu_sequence *s = &taken->sequence;
     struct gpu_entry entry = {0, 0};
 
-    if (shared->entries != 0 && key < s->kv_len && key < s->new_begin)
-        entry = gpu_entry(run, shared->entries, key);
+    if (taken->entries != 0 && key < s->kv_len && key < s->new_begin)
+        entry = gpu_entry(run, taken->entries, key);
     return entry;
 }
 
 /* The address of a key of the sequence by its entry, and its place; 0 if it is missing. */
-template <class Config>
-GPU_INLINE uint64_t mla_address_of(const struct gpu_run *run, const struct mla_shared<Config> *shared,
-                                   uint32_t key, struct gpu_entry entry, struct gpu_place *place)
+GPU_INLINE uint64_t mla_address_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
+                                   struct gpu_entry entry, struct gpu_place *place)
 {
-    const struct gpu_sequence *s = &shared->sequence;
-
     if (key >= s->kv_len || !gpu_place_of(run, s, key, entry, place))
         return 0;
     return gpu_vector(place->is_new ? &run->k_new : &run->k, place->page, place->token, 0);
@@ -187,7 +183,7 @@ GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> 
 
     if (lane >= 8)
         return;
-    const uint64_t at = mla_address_of<Config>(run, shared, mla_own_key(tile), entry, &place);
+    const uint64_t at = mla_address_of(run, &shared->sequence, mla_own_key(tile), entry, &place);
     shared->key_address[warp][lane] = at;
     if constexpr (Config::kv8) {
         const struct gpu_cache *cache = at != 0 && place.is_new ? &run->k_new : &run->k;

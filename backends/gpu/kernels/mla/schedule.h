@@ -14,7 +14,9 @@
  * CTA finds the keys in the L2 cache.
  *
  * A schedule holds, for each sequence, the length of the list before it (plan.h). With det=1 the high 32 bits
- * count the splits before it that need the split workspace.
+ * count the splits before it that need the split workspace. Behind the last sum stands how many KV tiles each
+ * row tile takes, where that is the same number for all: stretches are whole row tiles then, unless CTAs
+ * would wait longer for the last one than splits take to be combined.
  */
 #ifndef ATTN_GPU_MLA_SCHEDULE_H
 #define ATTN_GPU_MLA_SCHEDULE_H
@@ -25,7 +27,10 @@ enum {
     /* det: rows of a sequence whose keys are split. */
     MLA_DET_ROWS = 128,
     /* Fewest KV tiles of a CTA: writing and reading a partial result costs as much as one of them. */
-    MLA_MIN_TILES = 2
+    MLA_MIN_TILES = 2,
+    /* KV tiles that a CTA computes in the time that splits add to a step: two more row tiles to begin and to
+     * store, and a kernel that combines them. */
+    MLA_SPLIT_COST = 10
 };
 
 /* det=0: the most row tiles whose keys are split: of `ctas` CTAs, each begins the keys of one at most. */
@@ -119,6 +124,16 @@ static inline ATTN__DEVICE uint64_t mla_tile_count(const struct mla_splits *spli
             return mla_is_split(splits, q_len) ? sum | sum << 32 : sum;
         sum += (uint64_t)(block.count / splits->sharers) * block.units;
     }
+}
+
+/* KV tiles of each row tile of a sequence that has query tokens, or 0 if some differ. */
+static inline ATTN__DEVICE uint32_t mla_same_tiles(const struct mla_splits *splits,
+                                                   const struct attn_visible *visible, uint32_t q_len,
+                                                   uint32_t kv_len)
+{
+    const struct mla_block first = mla_block_of(splits, visible, q_len, kv_len, 0);
+
+    return mla_block_of(splits, visible, q_len, kv_len, 1).count == 0 ? first.units : 0;
 }
 
 #endif

@@ -18,6 +18,7 @@ enum {
     MLA_SMALL_ROWS = 32,
     /* The instance that is multiplied by warp groups on Hopper, over keys of 16 bits. */
     MLA_GROUP_ROWS = 64,
+    MLA_BOX_TOKENS = 16,                 /* that a warp of a group copies at once */
     MLA_BLOCK_BYTES = MLA_KV_TILE * 128, /* of 64 columns of a tile, which lie together there */
     MLA_GROUP_STATE = 11 << 10           /* beside the tiles and the queries */
 };

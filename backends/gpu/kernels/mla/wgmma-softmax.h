@@ -16,8 +16,9 @@ struct mla_group_state {
     float max[2], sum[2]; /* of its two rows */
     float factor;         /* of scores that become base 2 */
     uint32_t unmasked_lo, unmasked_hi;
-    uint64_t key;          /* address of the key that the lane has of the group's next tile */
-    uint32_t last_q[4][4]; /* queries of the last block, whose place P of group 1 takes */
+    uint32_t parity;        /* of the phase in which the group's tile arrives */
+    struct mla_located key; /* that the lane has of the group's next tile */
+    uint32_t last_q[4][4];  /* queries of the last block, whose place P of group 1 takes */
 };
 
 /* What a warp group reads and writes in shared memory. */

@@ -30,13 +30,17 @@ struct mla_cursor {
     uint32_t number;
 };
 
-/* The work tile behind the one that a CTA is at. */
-struct mla_next_tile {
+/* A work tile, and where its keys are. */
+struct mla_taken {
     struct gpu_sequence sequence;
     struct mla_work_tile work;
-    struct mla_cursor cursor;
     uint64_t entries; /* of the sequence's page table, 0 = there is none */
-    bool has_work;    /* else there is no such tile */
+};
+
+/* The work tile behind the one that a CTA is at. */
+struct mla_next_tile : public mla_taken {
+    struct mla_cursor cursor;
+    bool has_work; /* else there is no such tile */
 };
 
 /* What the combining kernel reads of a row tile whose keys are split, at the place of the CTA that has the
@@ -112,29 +116,17 @@ GPU_INLINE uint64_t mla_divide(uint64_t a, uint64_t b)
     return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : a / b;
 }
 
-/* Where the stretch of a CTA begins in the work list: all * cta / ctas. Stretches differ by at most one tile.
- */
-GPU_INLINE uint64_t mla_cta_begin(uint64_t all, uint32_t cta, uint32_t ctas)
+/* det=0: length of the stretch of each of `ctas` CTAs; the last ones have less, or none. */
+GPU_INLINE uint64_t mla_stretch(const struct gpu_run *run, uint64_t all, uint32_t ctas)
 {
-    const uint64_t each = mla_divide(all, ctas);
+    const uint64_t same = ((const uint64_t *)run->schedule)[run->batch.seqs + 1];
+    const uint64_t even = mla_divide(all + ctas - 1, ctas), least = MLA_MIN_TILES;
+    const uint64_t each = even > least ? even : least;
 
-    return each * cta + mla_divide((all - each * ctas) * cta, ctas);
-}
-
-/* The CTA whose stretch of the work list holds position `at`: the last one with all * cta / ctas < at + 1. */
-GPU_INLINE uint32_t mla_cta_of(uint64_t all, uint64_t at, uint32_t ctas)
-{
-    const uint64_t cta = mla_divide((at + 1) * ctas - 1, all);
-
-    return cta < ctas ? (uint32_t)cta : ctas - 1;
-}
-
-/* Those of `ctas` stretches that have work. */
-GPU_INLINE uint32_t mla_cta_count(const struct gpu_run *run, uint64_t all, uint32_t ctas)
-{
-    const uint64_t most = run->problem.det != 0 ? all : (all + MLA_MIN_TILES - 1) / MLA_MIN_TILES;
-
-    return most < ctas ? (uint32_t)most : ctas;
+    if (same == 0)
+        return each;
+    const uint64_t whole = mla_divide(each + same - 1, same) * same;
+    return whole - each <= MLA_SPLIT_COST ? whole : each;
 }
 
 /* det: split `at - begin` of a row tile whose splits begin at `begin`. */
@@ -157,11 +149,11 @@ GPU_INLINE void mla_fixed_split(const struct gpu_run *run, const struct mla_bloc
     work->partial_step = 1;
 }
 
-/* The work tile of sequence `s` that begins at `at`, not before the cursor, and ends at `end` at the latest.
- */
-GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint32_t rows, uint64_t all,
-                                                 uint64_t at, uint64_t end, uint32_t ctas,
-                                                 struct mla_cursor *cursor, const struct gpu_sequence *s)
+/* The work tile of sequence `s` that begins at `at`, not before the cursor, and ends at `end` at the latest;
+ * det=0: with stretches of such a length. */
+GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint32_t rows, uint64_t at,
+                                                 uint64_t end, uint64_t stretch, struct mla_cursor *cursor,
+                                                 const struct gpu_sequence *s)
 {
     const struct mla_splits splits = mla_run_splits(run, rows);
     const uint32_t sharers = splits.sharers;
@@ -188,13 +180,14 @@ GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint
         work.first = block.first + (uint32_t)(at - begin);
         work.end = block.first + (uint32_t)(work.next - begin);
     }
-    const uint32_t from = mla_cta_of(all, begin, ctas), to = mla_cta_of(all, begin + block.units - 1, ctas);
+    const uint32_t from = (uint32_t)mla_divide(begin, stretch),
+                   to = (uint32_t)mla_divide(begin + block.units - 1, stretch);
     work.splits = to - from + 1;
     work.split = gpu_cta() / sharers - from;
     /* A CTA stores the partial result of its first work tile at its even index, of its last one at the odd.
      */
     work.rest_partial = 2 * from * sharers + gpu_cta() % sharers;
-    work.first_partial = work.rest_partial + (mla_cta_begin(all, from, ctas) < begin ? sharers : 0);
+    work.first_partial = work.rest_partial + (from * stretch < begin ? sharers : 0);
     work.partial_step = 2 * sharers;
     return work;
 }
