@@ -16,18 +16,30 @@ static const struct {
 #include "instances.def"
 };
 
-enum { INSTANCES = sizeof instances / sizeof instances[0] };
+enum { INSTANCES = sizeof instances / sizeof instances[0], MLA_MANY_SEQS = 32 };
+
+/* Where code for Hopper runs, if there is such. */
+static bool is_hopper(const struct attn_plan_impl *plan)
+{
+    return plan->backend->context->record->arch / 10 == 9;
+}
 
 /*
  * The instance with the fewest rows that hold the longest sequence, of those that implement the problem's
- * masks, ALiBi and soft cap. With det=1 the choice does not depend on the maxima.
+ * masks, ALiBi and soft cap. With det=1 the choice does not depend on the maxima. On Hopper a tile of 64 rows
+ * by warp groups takes less time than one of 16 by others; with few sequences what goes before and after the
+ * tiles takes more.
  */
-static uint32_t instance_of(const struct attn_problem *problem)
+static uint32_t instance_of(const struct attn_plan_impl *plan)
 {
-    const uint64_t rows = problem->det != 0 ? UINT64_MAX : (uint64_t)problem->max_q * problem->heads;
+    const struct attn_problem *problem = &plan->problem;
+    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
+    const uint64_t own = (uint64_t)problem->max_q * problem->heads;
     const bool score_rules =
         problem->softcap > 0 || problem->alibi > ATTN_ALIBI_NONE || problem->mask > ATTN_MASK_NONE;
-    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
+    const bool groups = is_hopper(plan) && mla_has_groups(MLA_GROUP_ROWS, kv_size) && !score_rules &&
+                        (own > instances[0].rows || problem->max_seqs >= MLA_MANY_SEQS);
+    const uint64_t rows = problem->det != 0 || groups ? UINT64_MAX : own;
     uint32_t i = 0;
 
     while (instances[i].kv_size != kv_size)
@@ -50,11 +62,10 @@ static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t i)
     return stages;
 }
 
-/* Whether the code that a device runs may be that for Hopper, where warp groups copy boxes. */
+/* Whether the instance may be warp groups, which copy boxes. */
 static bool has_groups(const struct attn_plan_impl *plan, uint32_t i)
 {
-    return mla_has_groups(instances[i].rows, instances[i].kv_size) &&
-           plan->backend->context->record->arch / 10 == 9;
+    return mla_has_groups(instances[i].rows, instances[i].kv_size) && is_hopper(plan);
 }
 
 /* Shared memory of a CTA. Code for Hopper takes more for warp groups; that for other devices leaves it
@@ -93,10 +104,10 @@ static bool check(const struct attn_problem *p, struct attn_reason *why)
 }
 
 /* det: row tiles of a sequence whose keys are split. */
-static uint32_t split_tiles_of(const struct attn_problem *p)
+static uint32_t split_tiles_of(const struct attn_plan_impl *plan)
 {
-    const uint64_t max_rows = (uint64_t)p->max_q * p->heads;
-    const uint32_t rows = instances[instance_of(p)].rows;
+    const uint64_t max_rows = (uint64_t)plan->problem.max_q * plan->problem.heads;
+    const uint32_t rows = instances[instance_of(plan)].rows;
 
     return ((max_rows < MLA_DET_ROWS ? (uint32_t)max_rows : MLA_DET_ROWS) + rows - 1) / rows;
 }
@@ -115,7 +126,8 @@ static uint64_t partials_of(const struct attn_plan_impl *plan, const struct gpu_
 {
     const struct attn_problem *p = &plan->problem;
 
-    return p->det != 0 ? (uint64_t)p->max_seqs * split_tiles_of(p) * splits_of(p) : UINT64_C(2) * part->ctas;
+    return p->det != 0 ? (uint64_t)p->max_seqs * split_tiles_of(plan) * splits_of(p)
+                       : UINT64_C(2) * part->ctas;
 }
 
 /* Bytes in front of them, where the CTAs note row tiles whose keys are split. */
@@ -127,7 +139,7 @@ static uint64_t notes_bytes(const struct gpu_part *part)
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t i = instance_of(p), rows = instances[i].rows;
+    const uint32_t i = instance_of(plan), rows = instances[i].rows;
     struct gpu_context *context = plan->backend->context;
     char name[64];
 
@@ -153,11 +165,11 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t i = instance_of(p), rows = instances[i].rows, grid[] = {part->ctas, 1, 1};
+    const uint32_t i = instance_of(plan), rows = instances[i].rows, grid[] = {part->ctas, 1, 1};
     const bool fixed = p->det != 0;
     const uint32_t tiles = fixed ? run->batch.seqs : mla_most_split(p, rows, part->ctas);
     const uint32_t combine_grid[] = {tiles * mla_combine_ctas(p, rows, part->ctas),
-                                     fixed ? split_tiles_of(p) : 1, 1};
+                                     fixed ? split_tiles_of(plan) : 1, 1};
     struct gpu_run own = *run;
 
     own.stages = stages_of(plan, i);
