@@ -32,7 +32,7 @@
 /* Decode: the fewest and the most KV tiles of a split of a step that is split evenly. A second tile costs
  * less than to combine twice as many splits. */
 #define GPU_MIN_EVEN_TILES 2u
-#define GPU_MAX_EVEN_TILES 8u
+#define GPU_MAX_EVEN_TILES 32u
 /* Decode: so many splits of a sequence and KV head, and so many of its rows in them, that a kernel of its own
  * combines them. */
 #define GPU_MANY_SPLITS   8u
@@ -195,10 +195,10 @@ static inline ATTN__DEVICE uint32_t gpu_prefill_splits(uint32_t tiles, uint64_t 
 }
 
 /*
- * Decode: a step of few KV tiles, of which a CTA has only some, is split evenly: no CTA has the end of one
- * sequence or head and the beginning of the next, for which it would wait for memory twice. A split has
- * `size` KV tiles, the fewest with which every split has a CTA; not many more than in equal stretches of the
- * work list.
+ * Decode: a step of few KV tiles, of which a CTA has up to GPU_MAX_EVEN_TILES, is split evenly: no CTA has
+ * the end of one sequence or head and the beginning of the next, for which it would wait for memory twice. A
+ * split has `size` KV tiles, about the fewest with which every split has a CTA; not many more than in equal
+ * stretches of the work list.
  */
 struct gpu_even_search {
     uint64_t size;  /* of the splits to count next; 0: tiles are counted. At the end the result, 0: none */
@@ -215,7 +215,9 @@ static inline ATTN__DEVICE int gpu_even_search_goes_on(struct gpu_even_search *s
         return 0;
     const uint64_t share = (search->tiles + rules->even_slots - 1) / rules->even_slots;
     const uint64_t least = share > GPU_MIN_EVEN_TILES ? share : GPU_MIN_EVEN_TILES;
-    const uint64_t next = search->size == 0 ? least : search->size + 1;
+    const uint64_t step =
+        least < 16 ? 1 : least / 8; /* every size that is tried costs a pass over the step */
+    const uint64_t next = search->size == 0 ? least : search->size + step;
 
     search->size = next <= least + least / 4 && next <= GPU_MAX_EVEN_TILES ? next : 0;
     return search->size != 0;
