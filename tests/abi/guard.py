@@ -84,7 +84,7 @@ class Tap:
         self.failed += not good
         print("%s %d - %s" % ("ok" if good else "not ok", self.count, text))
         if not good:
-            print("# " + str(wrong))
+            print("# " + str(wrong).strip().replace("\n", "\n# "))
 
 
 def check_common(tap, elf, installed):
@@ -175,4 +175,5 @@ def main():
     return tap.failed > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
