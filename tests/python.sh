@@ -50,8 +50,10 @@ done
 pip install nanobind==3.1.0
 "$work/venv/bin/python" -m nanobind.stubgen -q -m libattn._native -o "$work/_native.pyi"
 cmp "$work/_native.pyi" python/libattn/_native.pyi || { echo "python/libattn/_native.pyi is not what nanobind.stubgen makes"; exit 1; }
-"$work/venv/bin/python" examples/python/paged_cache.py >"$work/example.log" || { echo "examples/python/paged_cache.py fails"; exit 1; }
+rm -rf "$work/records"
+ATTN_RECORD=$work/records,calls=1 "$work/venv/bin/python" examples/python/paged_cache.py >"$work/example.log" || { echo "examples/python/paged_cache.py fails"; exit 1; }
 "$work/venv/bin/attn-info" list | grep -q cpu/flash-attn || { echo "attn-info of the wheel does not list the CPU"; exit 1; }
+"$work/venv/bin/attn-replay" "$work"/records/*.record >"$work/replay.log" 2>&1 || { cat "$work/replay.log"; exit 1; }
 
 pip uninstall -y libattn
 left=$(find "$work/venv" -path '*libattn*' -not -name '*.pyc' -type f)

@@ -27,3 +27,8 @@ def bench() -> None:
 def check() -> None:
     """attn-check: a plugin's results beside a double-precision oracle."""
     _run("attn-check")
+
+
+def replay() -> None:
+    """attn-replay: a recorded call on any backend, compared and judged."""
+    _run("attn-replay")
