@@ -43,7 +43,7 @@ enum {
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "model in GGUF format: architecture llama or whisper", 0},
     {"prompt", 'p', "TEXT", 0, "what to ask or to continue", 0},
-    {"audio", KEY_AUDIO, "FILE", 0, "what a speech model is to listen to: a WAV file", 0},
+    {"audio", KEY_AUDIO, "FILE", 0, "what a speech model is to listen to: a sound file", 0},
     {"batch", KEY_BATCH, "FILE", 0, "a prompt on each line, in place of -p", 0},
     {"tokens", 'n', "N", 0, "generate at most N tokens (128)", 0},
     {"block", KEY_BLOCK, "N", 0, "tokens of a cache page (16)", 1},

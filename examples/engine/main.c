@@ -43,8 +43,8 @@ static int run_speech_model(const struct arguments *a, struct prompts *prompts, 
     bool speech = architecture == ARCHITECTURE_WHISPER;
     if (speech && !a->audio && !a->batch)
         return failure_set(err,
-                           "%s is a speech model; accepted are --audio FILE.wav, and --batch FILE with a "
-                           "path on each line",
+                           "%s is a speech model; accepted are --audio FILE, and --batch FILE with a path "
+                           "on each line",
                            a->model);
     if (a->audio && !speech)
         return failure_set(err, "--audio is for speech models, which %s is not",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* WAV files in, texts out: the command line of speech models. */
+/* Sound files in, texts out: the command line of speech models. */
 #include "attention/device.h"
 #include "commands.h"
 #include "output.h"

@@ -212,28 +212,6 @@ def tokenizer():
         yield "bytes-%02d" % i, data
 
 
-def wave():
-    def chunk(name, body, size=None):
-        return name + struct.pack("<I", len(body) if size is None else size) + body + bytes(len(body) & 1)
-
-    def form(kind=1, channels=1, rate=16000, bits=16):
-        return chunk(b"fmt ", struct.pack("<2H2I2H", kind, channels, rate, rate * 2, 2, bits))
-
-    def file(*chunks):
-        return b"RIFF" + struct.pack("<I", 4 + sum(map(len, chunks))) + b"WAVE" + b"".join(chunks)
-
-    tone = b"".join(struct.pack("<h", 9000 * (i % 40 < 20) - 4500) for i in range(700))
-    data = chunk(b"data", tone)
-    whole = file(form(), data)
-    for i, bad in enumerate([whole, file(form(), chunk(b"LIST", b"abc"), data), file(form(), chunk(b"data", b"\1\2")),
-                             file(form(), chunk(b"data", b"")), file(form(), chunk(b"data", b"\1")), file(data), file(form()),
-                             file(), b"", b"RIFF", file(form(3), data), file(form(1, 2), data), file(form(rate=8000), data),
-                             file(form(bits=8), data), file(chunk(b"fmt ", b"\1\0"), data), file(form(), form(3), data),
-                             file(form(), chunk(b"data", tone, 0xffffffff)), file(form(), chunk(b"junk", b"", 0xfffffffe)),
-                             file(form(), chunk(b"data", tone * 4)), whole[:43], whole[:60], whole + b"x", file(form(), b"odd")]):
-        yield "wave-%02d" % i, bad
-
-
 class Record:
     """A record of core/record/record.h, whose fields and parts are those of its lists."""
 
@@ -333,5 +311,5 @@ def main():
             file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
 
 
-MAKERS = {make.__name__: make for make in (elfnote, env, problem, results, probe, log, record, tokenizer, wave)}
+MAKERS = {make.__name__: make for make in (elfnote, env, problem, results, probe, log, record, tokenizer)}
 main()

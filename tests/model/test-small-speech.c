@@ -159,6 +159,42 @@ static void expect(const char *generate, const char *hip, const char *directory,
         tap_note("%d: %.800s", got, out);
 }
 
+/* Sound files that are read, but are no clips. */
+static const struct odd_clip {
+    uint16_t kind, channels, rate, bits; /* as they are in the file */
+    uint32_t bytes;
+    uint8_t fill;
+    const char *refusal;
+} odd_clips[] = {
+    {1, 1, 8000, 16, 640, 0, "odd.wav: 8000 Hz, 1 channels; accepted are 16000 Hz and one channel"},
+    {1, 2, 16000, 16, 640, 0, "odd.wav: 16000 Hz, 2 channels; accepted are"},
+    {3, 1, 16000, 32, 640, 0xff, "odd.wav: sample 0 is"},
+    {1, 1, 16000, 16, 0, 0, "odd.wav: the clip has no samples; accepted are 1 to"},
+    {1, 1, 16000, 16, 4 * SMALL_WHISPER_ROWS *WAVE_HOP + 2, 0,
+     "odd.wav: the clip has more; accepted are 1 to"},
+};
+
+static bool write_odd_clip(const char *directory, const struct odd_clip *c)
+{
+    static uint8_t file[44 + 4 * SMALL_WHISPER_ROWS * WAVE_HOP + 2];
+    const uint16_t align = (uint16_t)(c->channels * c->bits / 8);
+    const struct {
+        int at;
+        uint32_t value;
+    } fields[] = {{4, c->bytes + 36},
+                  {20, c->kind | (uint32_t)c->channels << 16},
+                  {24, c->rate},
+                  {28, (uint32_t)c->rate * align},
+                  {32, align | (uint32_t)c->bits << 16},
+                  {40, c->bytes}};
+    memcpy(file, small_clip, 44);
+    memset(file + 44, c->fill, c->bytes);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        for (int byte = 0; byte < 4; byte++)
+            file[fields[i].at + byte] = (uint8_t)(fields[i].value >> (8 * byte));
+    return write_file(directory, "odd.wav", file, 44 + c->bytes);
+}
+
 /* A file of an architecture that does not run here, and with a tokenizer that is not known either. */
 static uint8_t *build_other(size_t *out_size)
 {
@@ -198,7 +234,12 @@ static void test_commands(const char *generate, const char *hip)
         expect(generate, NULL, directory, "-m s.gguf --audio no.wav", 3, "--audio no.wav: No such file");
         expect(generate, NULL, directory, "-m s.gguf --batch list", 3,
                "--batch list: line 2: no.wav: No such file");
-        expect(generate, NULL, directory, "-m s.gguf --audio s.gguf", 1, "s.gguf is no WAV file");
+        expect(generate, NULL, directory, "-m s.gguf --audio s.gguf", 1, "s.gguf is no sound file");
+        for (size_t i = 0; i < sizeof odd_clips / sizeof odd_clips[0]; i++)
+            if (write_odd_clip(directory, &odd_clips[i]))
+                expect(generate, NULL, directory, "-m s.gguf --audio odd.wav", 1, odd_clips[i].refusal);
+            else
+                tap_result(false, "odd.wav is not written");
         expect(generate, NULL, directory, "-m s.gguf --audio clip.wav -p a", 2,
                "--audio excludes -p and --batch");
     }

@@ -1,110 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* WAV files, and the logarithm of their mel spectrum. */
+/* Sound files, and the logarithm of their mel spectrum. */
 #include "wave.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* ---------------------------------------------------------------- WAV files */
+#ifdef ATTN_HAVE_SNDFILE
+#include <sndfile.h>
+#endif
 
-static uint32_t number(const uint8_t *at, int bytes)
-{
-    uint32_t value = 0;
-    for (int i = 0; i < bytes; i++)
-        value |= (uint32_t)at[i] << (8 * i);
-    return value;
-}
+/* ---------------------------------------------------------------- sound files */
 
-static int check_format(const char *path, const uint8_t *at, uint32_t size, struct failure *err)
-{
-    if (size < 16)
-        return failure_set(err, "%s: the fmt chunk has %" PRIu32 " bytes; accepted are 16 and more", path,
-                           size);
-    const struct {
-        const char *what;
-        uint32_t value, accepted;
-    } list[] = {{"format", number(at, 2), 1},
-                {"number of channels", number(at + 2, 2), 1},
-                {"sample rate", number(at + 4, 4), WAVE_RATE},
-                {"bits per sample", number(at + 14, 2), 16}};
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i].value != list[i].accepted)
-            return failure_set(err, "%s: %s is %" PRIu32 "; accepted is %" PRIu32, path, list[i].what,
-                               list[i].value, list[i].accepted);
-    return 0;
-}
-
-static int take_samples(const char *path, const uint8_t *at, size_t size, uint32_t most, struct wave *out,
+#ifdef ATTN_HAVE_SNDFILE
+static int take_samples(const char *path, SNDFILE *file, const SF_INFO *info, uint32_t most, struct wave *out,
                         struct failure *err)
 {
-    size_t count = size / 2;
-    if (count == 0 || count > most)
-        return failure_set(err, "%s: the clip has %zu samples; accepted are 1 to %" PRIu32 " (%" PRIu32 " s)",
-                           path, count, most, most / WAVE_RATE);
-    out->samples = malloc(count * sizeof *out->samples);
-    if (!out->samples)
-        return failure_set(err, "%s: no memory for %zu samples", path, count);
-    for (size_t i = 0; i < count; i++)
-        out->samples[i] = (float)(int16_t)number(at + 2 * i, 2) / 32768.0f;
+    if (info->samplerate != WAVE_RATE || info->channels != 1)
+        return failure_set(err, "%s: %d Hz, %d channels; accepted are %d Hz and one channel", path,
+                           info->samplerate, info->channels, WAVE_RATE);
+    float *samples = malloc(((size_t)most + 1) * sizeof *samples);
+    if (!samples)
+        return failure_set(err, "%s: no memory for %" PRIu32 " samples", path, most);
+    out->samples = samples;
+    sf_count_t count = sf_readf_float(file, samples, (sf_count_t)most + 1);
+    if (count < 1 || count > most)
+        return failure_set(err, "%s: the clip has %s; accepted are 1 to %" PRIu32 " samples (%" PRIu32 " s)",
+                           path, count < 1 ? "no samples" : "more", most, most / WAVE_RATE);
+    for (sf_count_t i = 0; i < count; i++)
+        if (!isfinite(samples[i]))
+            return failure_set(err, "%s: sample %" PRIi64 " is %f; accepted are finite ones", path,
+                               (int64_t)i, (double)samples[i]);
     out->count = (uint32_t)count;
     return 0;
 }
 
-int wave_parse(const char *path, const uint8_t *data, size_t size, uint32_t most, struct wave *out,
-               struct failure *err)
-{
-    bool format = false;
-    if (size < 12 || memcmp(data, "RIFF", 4) != 0 || memcmp(data + 8, "WAVE", 4) != 0)
-        return failure_set(err, "%s is no WAV file; accepted are 16-bit PCM, 16000 Hz, one channel", path);
-    for (size_t at = 12; size - at >= 8;) {
-        const uint8_t *chunk = data + at;
-        size_t bytes = number(chunk + 4, 4);
-        if (bytes > size - at - 8)
-            return failure_set(err, "%s: the chunk at byte %zu has %zu bytes; the file has %zu more", path,
-                               at, bytes, size - at - 8);
-        if (memcmp(chunk, "fmt ", 4) == 0 && !format) {
-            if (check_format(path, chunk + 8, (uint32_t)bytes, err) < 0)
-                return -1;
-            format = true;
-        }
-        if (memcmp(chunk, "data", 4) == 0 && format)
-            return take_samples(path, chunk + 8, bytes, most, out, err);
-        at += 8 + bytes + (bytes & 1);
-        if (at > size)
-            break;
-    }
-    return failure_set(err, "%s: there is no %s chunk", path, format ? "data" : "fmt");
-}
-
 int wave_read(const char *path, uint32_t most, struct wave *out, struct failure *err)
 {
-    enum { HEADERS = 1 << 20 };
-    size_t room = (size_t)most * 2 + HEADERS;
+    SF_INFO info = {0};
     *out = (struct wave){0};
-    FILE *file = fopen(path, "rb");
-    out->missing = !file && errno == ENOENT;
-    if (!file)
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    out->missing = descriptor < 0 && errno == ENOENT;
+    if (descriptor < 0)
         return failure_set(err, "%s: %s", path, strerror(errno));
-    uint8_t *data = malloc(room);
-    size_t size = data ? fread(data, 1, room, file) : 0;
-    int status;
-    if (!data)
-        status = failure_set(err, "%s: no memory for %zu bytes", path, room);
-    else if (ferror(file))
-        status = failure_set(err, "%s: %s", path, strerror(errno));
-    else if (size == room)
-        status = failure_set(err, "%s has %zu bytes and more; accepted are clips of %" PRIu32 " s", path,
-                             room, most / WAVE_RATE);
-    else
-        status = wave_parse(path, data, size, most, out, err);
-    fclose(file);
-    free(data);
+    SNDFILE *file = sf_open_fd(descriptor, SFM_READ, &info, SF_FALSE);
+    int status =
+        file ? take_samples(path, file, &info, most, out, err)
+             : failure_set(err, "%s is no sound file (%s); accepted is what libsndfile reads, such as WAV",
+                           path, sf_strerror(NULL));
+    if (file)
+        sf_close(file);
+    close(descriptor);
     return status;
 }
+#else
+int wave_read(const char *path, uint32_t most, struct wave *out, struct failure *err)
+{
+    (void)most;
+    *out = (struct wave){0};
+    return failure_set(err,
+                       "%s: sound files are not read by this build, which is without libsndfile; build with "
+                       "-Dsndfile=enabled",
+                       path);
+}
+#endif
 
 void wave_finish(struct wave *w)
 {

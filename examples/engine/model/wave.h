@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Speech as models want it: samples of a WAV file, and the logarithm of their mel spectrum. */
+/* Speech as models want it: samples of a sound file, and the logarithm of their mel spectrum. */
 #ifndef ENGINE_WAVE_H
 #define ENGINE_WAVE_H
 
@@ -17,10 +17,8 @@ struct wave {
     bool missing; /* the file could not be found */
 };
 
-/* Reads 16-bit PCM at 16 kHz with one channel, of at most "most" samples; all else is refused. */
+/* Reads what libsndfile does, at 16 kHz with one channel, of at most "most" samples; all else is refused. */
 int wave_read(const char *path, uint32_t most, struct wave *out, struct failure *err);
-int wave_parse(const char *path, const uint8_t *data, size_t size, uint32_t most, struct wave *out,
-               struct failure *err);
 void wave_finish(struct wave *w);
 
 /* Frames that a clip needs by itself: an even number, at least 2. */
