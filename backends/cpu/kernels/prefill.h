@@ -170,7 +170,7 @@ static void prefill_some_tiles(struct prefill_block *blocks, uint32_t count, con
     for (uint32_t t = 0; t < now->count; t++) {
         if (t == 0 && now->all[t].open)
             prefill_prefetch(blocks, &now->all[t], &now->keys[t]);
-        if (t + 1 < now->count && now->all[t + 1].open)
+        if (t + 1 < STAGED_TILES /* for gcc 13 */ && t + 1 < now->count && now->all[t + 1].open)
             prefill_prefetch(blocks, &now->all[t + 1], &now->keys[t + 1]);
         if (now->all[t].open)
             staged[t] = products_stage(blocks, &now->all[t], &now->keys[t], t);
