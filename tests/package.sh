@@ -31,6 +31,19 @@ for package in libattn0 libattn-dev libattn-tools libattn-plugin-cpu; do
     fi
 done
 version=$(dpkg-deb -f "$1" Version)
+
+# demand PLUGIN FILE...: one of the files builds it
+demand() {
+    plugin=$1
+    shift
+    for file; do
+        [ ! -e "$file" ] || [ -e "$inside/debs/libattn-plugin-${plugin}_${version}_$(dpkg --print-architecture).deb" ] ||
+            fail "$file is there, but no package libattn-plugin-$plugin"
+    done
+}
+demand opencl /usr/include/CL/cl.h
+demand cuda "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc
+demand hip /usr/lib/llvm-22/bin/clang
 later="$version+later1"
 depends=
 for deb in "$inside"/debs/*.deb; do

@@ -44,6 +44,12 @@ try() {
     done
     "$root/usr/bin/attn-info" list >"$here/log" || fail "attn-info list fails"
     grep -q '^ *cpu/flash-attn .*ready' "$here/log" || fail "the packaged plugin for CPUs is not found"
+    # In a system of its own there are no drivers.
+    for plugin in cuda hip opencl; do
+        [ -n "$root" ] || [ ! -e "$root/usr/lib/$multiarch/attn/libattn-$plugin.so" ] ||
+            sed -n "/^ *$plugin\/.* no-device/,/^\$/p" "$here/log" | grep -q 'NO_DRIVER: ' ||
+            fail "the packaged plugin $plugin is not listed as one without a driver"
+    done
     for plugin in "$root/usr/lib/$multiarch"/attn/libattn-*.so; do
         "$root/usr/bin/attn-info" why "$plugin" >"$here/log" 2>&1 || fail "attn-info why $plugin fails"
     done
