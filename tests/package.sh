@@ -1,7 +1,8 @@
 #!/bin/sh
 # Debian packages as their users have them: in a system made by mmdebstrap they are installed, programs in C and C++ are built
 # from them and run, they are upgraded, removed and purged, and nothing of them is left; and lintian has nothing to say
-# that tests/package/lintian-accepted does not list. Where no such system can be made, dpkg installs into a directory.
+# that tests/package/lintian-accepted does not list. Where no such system can be made, dpkg installs into a directory, as it does
+# with packages of another architecture, whose programs qemu runs.
 #   tests/package.sh DIRECTORY   what tools/package --out DIRECTORY made
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -31,19 +32,24 @@ for package in libattn0 libattn-dev libattn-tools libattn-plugin-cpu; do
     fi
 done
 version=$(dpkg-deb -f "$1" Version)
+arch=$(dpkg-deb -f "$1" Architecture)
+gnu=
+[ "$arch" = "$(dpkg --print-architecture)" ] || gnu=$(dpkg-architecture -a "$arch" -q DEB_HOST_GNU_TYPE 2>/dev/null)
 
-# demand PLUGIN FILE...: one of the files builds it
+# demand PLUGIN FILE...: one of the files builds it; of another architecture only what is built fast
 demand() {
     plugin=$1
     shift
     for file; do
-        [ ! -e "$file" ] || [ -e "$inside/debs/libattn-plugin-${plugin}_${version}_$(dpkg --print-architecture).deb" ] ||
+        [ ! -e "$file" ] || [ -e "$inside/debs/libattn-plugin-${plugin}_${version}_$arch.deb" ] ||
             fail "$file is there, but no package libattn-plugin-$plugin"
     done
 }
 demand opencl /usr/include/CL/cl.h
-demand cuda "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc
-demand hip /usr/lib/llvm-22/bin/clang
+if [ -z "$gnu" ]; then
+    demand cuda "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc
+    demand hip /usr/lib/llvm-22/bin/clang
+fi
 later="$version+later1"
 depends=
 for deb in "$inside"/debs/*.deb; do
@@ -93,7 +99,7 @@ mirrors=
 for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources /etc/apt/sources.list; do
     [ ! -s "$file" ] || [ -n "$mirrors" ] || mirrors=$file
 done
-if command -v mmdebstrap >/dev/null && [ "$(id -u)" -eq 0 ]; then
+if [ -z "$gnu" ] && command -v mmdebstrap >/dev/null && [ "$(id -u)" -eq 0 ]; then
     # shellcheck disable=SC2016 # $1 is mmdebstrap's
     mmdebstrap --quiet --variant=minbase --format=null --include="${others}gcc,g++,make,cmake,pkg-config" \
         --customize-hook="copy-in $inside /tmp" \
@@ -109,8 +115,13 @@ if command -v mmdebstrap >/dev/null && [ "$(id -u)" -eq 0 ]; then
     tail -n 3 "$work/system.log" >&2
     echo "package.sh: mmdebstrap makes no system here; the packages go into a directory" >&2
 fi
+if [ -n "$gnu" ]; then
+    # Where the libraries of that architecture are, which packages are built with, nothing else may be missing.
+    apt-get install -s -q "$inside"/debs/*.deb >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "dependencies are not met"; }
+fi
 [ "$(id -u)" -eq 0 ] || fail "neither mmdebstrap nor dpkg --root works for others than root"
 mkdir -p "$work/root/var/lib/dpkg/info" "$work/root/var/lib/dpkg/updates" "$work/root/tmp"
 touch "$work/root/var/lib/dpkg/status"
 cp -r "$inside" "$work/root/tmp/"
-sh "$work/root/tmp/inside/inside.sh" "$work/root"
+# shellcheck disable=SC2086 # two words or none
+sh "$work/root/tmp/inside/inside.sh" "$work/root" ${gnu:+$gnu "qemu-${gnu%%-*}-static"}
