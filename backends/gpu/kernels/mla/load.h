@@ -152,9 +152,10 @@ GPU_INLINE uint32_t mla_own_key(uint32_t tile)
     return tile * MLA_KV_TILE + gpu_thread() / GPU_WARP * 8 + gpu_thread() % 8;
 }
 
-/* The page table's entry of a key, of which nothing is computed before it is needed (mla_locate). */
-GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const struct mla_taken *taken,
-                                           uint32_t key)
+/* The page table's entry of a key, of which nothing is computed before it is needed (mla_locate). `Taken` is
+ * a struct mla_taken or has one: a pointer to the part is a register more, and what is spilled for it. */
+template <class Taken>
+GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const Taken *taken, uint32_t key)
 {
     const struct gpu_sequence *s = &taken->sequence;
     struct gpu_entry entry = {0, 0};
@@ -165,9 +166,12 @@ GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const stru
 }
 
 /* The address of a key of the sequence by its entry, and its place; 0 if it is missing. */
-GPU_INLINE uint64_t mla_address_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
+template <class Taken>
+GPU_INLINE uint64_t mla_address_of(const struct gpu_run *run, const Taken *taken, uint32_t key,
                                    struct gpu_entry entry, struct gpu_place *place)
 {
+    const struct gpu_sequence *s = &taken->sequence;
+
     if (key >= s->kv_len || !gpu_place_of(run, s, key, entry, place))
         return 0;
     return gpu_vector(place->is_new ? &run->k_new : &run->k, place->page, place->token, 0);
@@ -183,7 +187,7 @@ GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> 
 
     if (lane >= 8)
         return;
-    const uint64_t at = mla_address_of(run, &shared->sequence, mla_own_key(tile), entry, &place);
+    const uint64_t at = mla_address_of(run, shared, mla_own_key(tile), entry, &place);
     shared->key_address[warp][lane] = at;
     if constexpr (Config::kv8) {
         const struct gpu_cache *cache = at != 0 && place.is_new ? &run->k_new : &run->k;

@@ -39,13 +39,14 @@ struct mla_located {
 static constexpr uint32_t MLA_NO_BOX = UINT32_MAX;
 
 /* The key of a tile that a lane locates, by its page table entry. */
-GPU_INLINE struct mla_located mla_find_group_key(const struct gpu_run *run, const struct gpu_sequence *s,
-                                                 uint32_t tile, struct gpu_entry entry)
+template <class Taken>
+GPU_INLINE struct mla_located mla_find_group_key(const struct gpu_run *run, const Taken *taken, uint32_t tile,
+                                                 struct gpu_entry entry)
 {
     struct mla_located key = {0, 0, MLA_NO_BOX};
     struct gpu_place place;
 
-    key.address = mla_address_of(run, s, mla_group_key(tile), entry, &place);
+    key.address = mla_address_of(run, taken, mla_group_key(tile), entry, &place);
     if (key.address != 0 && !place.is_new && place.page <= INT32_MAX) {
         key.page = (uint32_t)place.page;
         key.token = (uint32_t)place.token;
@@ -189,7 +190,7 @@ GPU_INLINE void mla_group_begin_copies(const struct gpu_run *run, struct mla_sha
     mla_copy_queries<Config>(run, shared, taken, buffer + 2 * Config::tile_bytes);
     if (tile >= taken->work.end)
         return;
-    const struct mla_located key = mla_find_group_key(run, &taken->sequence, tile, entry);
+    const struct mla_located key = mla_find_group_key(run, taken, tile, entry);
     const bool boxed = mla_has_box(run, &key);
     mla_note_group_keys<Config>(shared, group, &key);
     GPU_LOOP

@@ -227,7 +227,7 @@ GPU_INLINE void mla_group_values(const struct gpu_run *run, struct mla_shared<Co
     mla_group_softmax<Config>(run, shared, places, w, tile, s, state, p);
     mla_begin_own_values<Config>(places, p, state);
     const struct gpu_entry entry = mla_find_entry(run, shared, mla_group_key(tile + 4));
-    state->key = mla_find_group_key(run, &shared->sequence, tile + 4, entry);
+    state->key = mla_find_group_key(run, shared, tile + 4, entry);
     gpu_wgmma_wait<0>();
     gpu_wgmma_keep(state->o[0]);
     if (tile + 2 < shared->work.end)
@@ -250,8 +250,8 @@ GPU_INLINE void mla_group_attend(const struct gpu_run *run, struct mla_shared<Co
     mla_group_begin<Config>(run, shared, places->queries, state);
     const uint32_t first = shared->work.first, end = shared->work.end;
     uint32_t tile = first + places->group;
-    state->key = mla_find_group_key(run, &shared->sequence, tile + 2,
-                                    mla_find_entry(run, shared, mla_group_key(tile + 2)));
+    state->key =
+        mla_find_group_key(run, shared, tile + 2, mla_find_entry(run, shared, mla_group_key(tile + 2)));
     if (tile < end) {
         float s[8][4];
         if (tile == first)
