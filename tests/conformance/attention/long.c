@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Many keys of nearly the same small weight behind one that outweighs them all, as language models have
- * them: an accumulator that all of them are added to one after the other rounds each to the same side.
+ * Contents that the order of the keys matters for. Many of nearly the same small weight behind one that
+ * outweighs them all, as language models have them: an accumulator that all of them are added to one after
+ * the other rounds each to the same side. And scores that rise from key to key, with a jump that no f32 of
+ * exponents holds: row maxima have to be raised again and again, with all that counts from them.
  */
 #include "conform.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* One query, as many as are few, and a chunk, on the same keys. */
-static const struct fixed_lengths lengths = {
+/* A tail: one query, as many as are few, and a chunk, on the same keys. */
+static const struct fixed_lengths tail_lengths = {
     .count = 3, .q_len = {1, 16, 17}, .kv_len = {32768, 32768, 32768}, .shared = true};
-
-/* The first is for every run; types of 16 bits behind results of 32 in full ones. */
-static const char *const problems[] = {"heads=1 head_dim=64 q=f32 block=64 lse=1",
-                                       "heads=1 head_dim=64 q=f16 out=f32 block=64 lse=1",
-                                       "heads=1 head_dim=64 q=bf16 out=f32 block=64 lse=1"};
+/* Scores that rise: a decode, a draft, and a chunk that has row tiles. */
+static const struct fixed_lengths rising_lengths = {
+    .count = 3, .q_len = {1, 20, 300}, .kv_len = {1200, 1200, 1200}, .shared = true};
 
 enum { SPAN = 512 };
 
@@ -40,8 +40,8 @@ static double unit_of(const struct conform_case *c, uint64_t what, uint64_t at, 
  * each addition loses. From span to span they differ by as much as makes a span's own rounding random; so do
  * the weights, of which a span has 32 last places of their sum. What bf16 has no value for is dithered.
  */
-void long_fill_key(const struct conform_case *c, const struct scaled_vector *k, const struct scaled_vector *v,
-                   int64_t slot)
+static void fill_tail_key(const struct conform_case *c, const struct scaled_vector *k,
+                          const struct scaled_vector *v, int64_t slot)
 {
     for (uint32_t d = 0; d < k->count; d++)
         put(k, d, slot == 0 ? 0 : 2 * unit_of(c, 80, (uint64_t)slot, d) - 1);
@@ -56,15 +56,66 @@ void long_fill_key(const struct conform_case *c, const struct scaled_vector *k, 
     }
 }
 
-void long_fill_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t row)
+static void fill_tail_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t row)
 {
     for (uint32_t d = 0; d < q->count; d++)
         put(q, d, 0.02 * (2 * unit_of(c, 84, row, d) - 1));
     put(q, 0, sqrt(first_score() / (double)c->softmax_scale));
 }
 
-static void check_problem(struct target_list *list, const char *text, const struct run_options *options)
+static const struct case_contents tail = {fill_tail_key, fill_tail_query};
+
+/* The score of a key. In base 2 it rises by a fifth from one to the next, and by 150 at the middle. */
+static double rising_score(int64_t slot)
 {
+    return log(2) * (0.2 * (double)slot + (slot >= 600 ? 150 : 0));
+}
+
+static double rising_query(const struct conform_case *c)
+{
+    return sqrt(rising_score(1200) / (double)c->softmax_scale);
+}
+
+static void fill_rising_key(const struct conform_case *c, const struct scaled_vector *k,
+                            const struct scaled_vector *v, int64_t slot)
+{
+    for (uint32_t d = 0; d < k->count; d++)
+        put(k, d, 2 * unit_of(c, 87, (uint64_t)slot, d) - 1);
+    put(k, 0, rising_score(slot) / (rising_query(c) * (double)c->softmax_scale));
+    for (uint32_t d = 0; d < v->count; d++)
+        put(v, d, 2 * unit_of(c, 88, (uint64_t)slot, d) - 1);
+}
+
+static void fill_rising_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t row)
+{
+    for (uint32_t d = 0; d < q->count; d++)
+        put(q, d, 0.02 * (2 * unit_of(c, 89, row, d) - 1));
+    put(q, 0, rising_query(c));
+}
+
+static const struct case_contents rising = {fill_rising_key, fill_rising_query};
+
+/* Those that are `full` are left out of short runs. */
+static const struct {
+    const char *problem;
+    const struct fixed_lengths *lengths;
+    const struct case_contents *contents;
+    bool full;
+} cases[] = {
+    {"heads=1 head_dim=64 q=f32 block=64 lse=1", &tail_lengths, &tail, false},
+    {"heads=1 head_dim=64 q=f16 out=f32 block=64 lse=1", &tail_lengths, &tail, true},
+    {"heads=1 head_dim=64 q=bf16 out=f32 block=64 lse=1", &tail_lengths, &tail, true},
+    {"heads=2 kv_heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &rising, false},
+    {"heads=1 head_dim=128 q=f16 block=16 window=500 lse=1", &rising_lengths, &rising, false},
+    /* Where nothing is hidden, nobody looks for NaN of what a row does not see. */
+    {"heads=1 head_dim=64 q=bf16 causal=0 block=16", &rising_lengths, &rising, false},
+    {"heads=1 head_dim=256 q=bf16 block=16", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=64 q=f32 block=16 lse=1", &rising_lengths, &rising, true},
+};
+
+static void check_case(struct target_list *list, size_t number, const struct run_options *options)
+{
+    const char *text = cases[number].problem;
     struct conform_case the_case;
     struct attn_problem problem;
     struct layout layout;
@@ -73,8 +124,8 @@ static void check_problem(struct target_list *list, const char *text, const stru
 
     if (attn_problem_parse(text, &problem, NULL) != ATTN_OK)
         return;
-    case_init_fixed(&the_case, &problem, options->seed, &lengths);
-    the_case.long_tail = true;
+    case_init_fixed(&the_case, &problem, options->seed, cases[number].lengths);
+    the_case.contents = cases[number].contents;
     layout_init(&layout, &the_case, options->seed);
     targets_demand(list, &problem, &layout);
     step_init(&step, &the_case, &layout, true);
@@ -98,7 +149,7 @@ static void check_problem(struct target_list *list, const char *text, const stru
 
 void check_long(struct target_list *list, const struct run_options *options)
 {
-    for (size_t i = 0; i < (options->full ? sizeof problems / sizeof problems[0] : 1); i++)
-        if (options_wants(options, problems[i]))
-            check_problem(list, problems[i], options);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if ((options->full || !cases[i].full) && options_wants(options, cases[i].problem))
+            check_case(list, i, options);
 }

@@ -108,7 +108,7 @@ struct conform_case {
     uint32_t cp_rank; /* keys sharded over ranks */
     uint32_t cp_world;
     uint32_t cp_interleave;
-    bool long_tail; /* contents are those of long.c */
+    const struct case_contents *contents; /* that stand in long.c, or NULL */
 };
 
 /* shapes.c: MLA caches, ranks, caches in chunks, on top of a generated problem. */
@@ -150,9 +150,11 @@ struct scaled_vector {
 };
 
 /* long.c: contents of its cases. */
-void long_fill_key(const struct conform_case *the_case, const struct scaled_vector *k,
-                   const struct scaled_vector *v, int64_t slot);
-void long_fill_query(const struct conform_case *the_case, const struct scaled_vector *q, uint32_t row);
+struct case_contents {
+    void (*fill_key)(const struct conform_case *the_case, const struct scaled_vector *k,
+                     const struct scaled_vector *v, int64_t slot);
+    void (*fill_query)(const struct conform_case *the_case, const struct scaled_vector *q, uint32_t row);
+};
 /* The byte that fills what must not be read: in 8 bits a NaN of the type, or a large number. */
 uint8_t case_poison(const struct conform_case *the_case, uint32_t dtype);
 void case_fill_vector(const struct conform_case *the_case, const struct scaled_vector *vector, uint64_t key,

@@ -109,8 +109,8 @@ static void fill_slot(struct step *step, int64_t slot, const struct key_place *a
         case_make_loud(c, &k, factor);
         case_fill_vector(c, &v, content_key(c, 6, (uint64_t)slot, head), factor, all_positive(c));
         set_shift(c, &k, 1);
-        if (c->long_tail)
-            long_fill_key(c, &k, &v, slot);
+        if (c->contents != NULL)
+            c->contents->fill_key(c, &k, &v, slot);
         for (uint32_t i = 0; i < c->injection_count; i++) {
             const struct injection *at = &c->injections[i];
             if (at->slot != slot || at->head != head)
@@ -209,8 +209,8 @@ void step_fill_queries(struct step *step)
                                  false);
                 case_make_loud(c, &q, 0);
                 set_shift(c, &q, c->shift < 0 ? -1 : 1);
-                if (c->long_tail)
-                    long_fill_query(c, &q, i);
+                if (c->contents != NULL)
+                    c->contents->fill_query(c, &q, i);
                 inject_query(c, &q, source, i, head);
                 put_query(step, step->first_row[n] + i, head, q.to);
             }

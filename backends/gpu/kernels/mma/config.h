@@ -223,6 +223,7 @@ template <class C> struct mma_handover<C, true> {
     struct mma_rules rules[8];
     struct mma_rules next_rules[2];        /* of each group's rows in the work tile that is looked up */
     struct mma_range next_ranges[C::ROWS]; /* and the keys that each row sees, where nothing else matters */
+    uint32_t overflow[8];  /* of each warp that multiplies: 1: a P of its work tile has become infinite */
     uint32_t again[2];     /* of the n-th at n % 2: it is to be computed once more, checking values */
     mma_looked_up<C> next; /* the work tile after the one that is copied */
     uint32_t boxed;        /* iterations of that one which were copied as boxes */

@@ -164,17 +164,17 @@ GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, float off
     }
 }
 
-/* Adds them to the row's sum, when all have been computed: a warp waits for each. */
-template <class C> GPU_INLINE void mma_sum_row(mma_consumer<C> *own, uint32_t h, mma_iteration_scores<C> s)
+/* The sum of them in a row, when all have been computed: a warp waits for each. */
+template <class C> GPU_INLINE float mma_sum_row(uint32_t h, mma_iteration_scores<C> s)
 {
-    float sum[4] = {own->sum[0][h], 0, 0, 0};
+    float sum[4] = {0, 0, 0, 0};
 
     GPU_UNROLL
     for (uint32_t n = 0; n < C::KEYS / 8; n++) {
         sum[n % 2 * 2] += s[n / 8][0][n % 8][2 * h];
         sum[n % 2 * 2 + 1] += s[n / 8][0][n % 8][2 * h + 1];
     }
-    own->sum[0][h] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 /* P in place of scores. True if row maxima have risen: results so far are to be multiplied by `correction`,
@@ -199,8 +199,71 @@ GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores
         mma_raise_row_max(tile_max, own->max[0], own->sum[0], correction);
     mma_exponentiate_row<C>(own, 0, offset[0], s);
     mma_exponentiate_row<C>(own, 1, offset[1], s);
-    mma_sum_row<C>(own, 0, s);
-    mma_sum_row<C>(own, 1, s);
+    own->sum[0][0] += mma_sum_row<C>(0, s);
+    own->sum[0][1] += mma_sum_row<C>(1, s);
+    return grown;
+}
+
+/* Whether each row of the warp has a maximum, from which exponents can count. */
+template <class C> GPU_INLINE bool mma_knows_maxima(const mma_consumer<C> *own)
+{
+    return gpu_ballot(own->max[0][0] == -GPU_INFINITY || own->max[0][1] == -GPU_INFINITY) == 0;
+}
+
+/* What a lane's P of a row and an iteration may add up to where nobody has looked for the largest score. */
+constexpr float MMA_P_SUM_LIMIT = 4096;
+
+/* Raises the maximum of a row whose P are too large, by a power of two: P, its sums, and by `correction`
+ * results so far are exact. What has become infinite cannot be mended. */
+template <class C>
+GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scores<C> s, float *sum,
+                            float *correction)
+{
+    float most = 1;
+
+    GPU_UNROLL
+    for (uint32_t n = 0; n < C::KEYS / 8; n++)
+        most = fmaxf(most, fmaxf(s[n / 8][0][n % 8][2 * h], s[n / 8][0][n % 8][2 * h + 1]));
+    most = fmaxf(most, gpu_shuffle_xor_f32(most, 1));
+    most = fmaxf(most, gpu_shuffle_xor_f32(most, 2));
+    const bool infinite = most == GPU_INFINITY;
+    const uint32_t exponent = infinite ? 0 : (gpu_f32_bits(most) >> 23) - 127;
+    const float scale = gpu_f32_of_bits((127 - exponent) << 23);
+    own->max[0][h] += (float)exponent;
+    own->sum[0][h] *= scale;
+    *sum *= scale;
+    *correction = scale;
+    GPU_UNROLL
+    for (uint32_t n = 0; n < C::KEYS / 8; n++) {
+        s[n / 8][0][n % 8][2 * h] *= scale;
+        s[n / 8][0][n % 8][2 * h + 1] *= scale;
+    }
+    return infinite;
+}
+
+/*
+ * The same where maxima are known: exponents count from what they are, and P tells by its sum whether a score
+ * is too far above. The largest scores are not looked for, which all exponents would wait for. A score 2^128
+ * times as large makes an infinite P: the work tile is computed once more then.
+ */
+template <class C>
+GPU_INLINE bool mma_softmax_known(mma_shared<C> *shared, mma_consumer<C> *own, mma_iteration_scores<C> s,
+                                  float correction[2])
+{
+    mma_exponentiate_row<C>(own, 0, 0, s);
+    mma_exponentiate_row<C>(own, 1, 0, s);
+    float sum[2] = {mma_sum_row<C>(0, s), mma_sum_row<C>(1, s)};
+    const bool grown = gpu_ballot(!(sum[0] <= MMA_P_SUM_LIMIT && sum[1] <= MMA_P_SUM_LIMIT)) != 0;
+    if (grown) {
+        bool infinite = false;
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++)
+            infinite |= mma_lower_p<C>(own, h, s, &sum[h], &correction[h]);
+        if (infinite)
+            shared->handover.overflow[own->row_warp] = 1;
+    }
+    own->sum[0][0] += sum[0];
+    own->sum[0][1] += sum[1];
     return grown;
 }
 
@@ -374,14 +437,15 @@ GPU_INLINE void mma_hide_ranges(const mma_shared<C> *shared, const mma_consumer<
 }
 
 /* The second half: P of it, and the end of the results before, whose values are released unless they have
- * been. */
-template <class C>
+ * been. `known`: row maxima are, and no score has an offset. */
+template <class C, bool known>
 GPU_INLINE void mma_find_p(const struct gpu_run *run, mma_shared<C> *shared, mma_consumer<C> *own, uint32_t n,
                            bool released, const float offset[2], mma_iteration_scores<C> s)
 {
     float correction[2];
 
-    const bool grown = mma_softmax_iteration<C>(own, s, offset, correction);
+    const bool grown = known ? mma_softmax_known<C>(shared, own, s, correction)
+                             : mma_softmax_iteration<C>(own, s, offset, correction);
     mma_keep_scores<C>(s);
     /* In a branch: otherwise the assembler moves this before the exponents. The first iteration has no
      * results, and to rescale those outside would make the assembler wait for each product. */
@@ -412,7 +476,7 @@ GPU_INLINE void mma_iterate_changed(const struct gpu_run *run, mma_shared<C> *sh
         (void)mma_find_scores<C>(run, shared, stages, own, n, s);
         const bool checked = mma_is_checked<C>(shared, own);
         n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
-        mma_find_p<C>(run, shared, own, n, checked, offset, s);
+        mma_find_p<C, false>(run, shared, own, n, checked, offset, s);
     } while (++n != own->end);
 }
 
@@ -436,15 +500,17 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
             mma_hide_ranges<C>(shared, own, (p->first + (n - own->begin) * C::TILES) * GPU_TILE, s);
         else if (!plain)
             n = mma_change_scores_apart<C>(run, shared, p, own, n, checked, s, offset);
-        plain = false;
-        mma_find_p<C>(run, shared, own, n, checked, offset, s);
+        mma_find_p<C, false>(run, shared, own, n, checked, offset, s);
         if (++n == own->end)
             return;
+        /* Where each key has a scale, registers are too few for what follows a sum that is too large. */
+        const bool known = C::SCALED || mma_knows_maxima<C>(own);
         GPU_LOOP
         for (;;) {
-            if (!mma_find_scores<C>(run, shared, stages, own, n, s))
+            plain = mma_find_scores<C>(run, shared, stages, own, n, s);
+            if (!plain || !known)
                 break;
-            mma_find_p<C>(run, shared, own, n, false, none, s);
+            mma_find_p<C, !C::SCALED>(run, shared, own, n, false, none, s);
             if (++n == own->end)
                 return;
         }
@@ -502,7 +568,8 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     mma_release(&shared->pipeline[1], own->end - 1);
 }
 
-/* Whether a result of a row that exists is not finite, where a masked tile was taken for finite. */
+/* Whether a result of a row that exists is not finite, where a masked tile was taken for finite, or a P was
+ * too large. */
 template <class C>
 GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<C> *shared,
                                     const struct gpu_work_tile *p, const mma_consumer<C> *own)
@@ -514,6 +581,8 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
 
     if (own->end == own->begin || mma_is_checked<C>(shared, own))
         return false;
+    if (!C::SCALED && shared->handover.overflow[own->row_warp] != 0)
+        return true;
     const struct mma_rules *rules = mma_rules_of<C>(shared, own);
     if (!mma_has_mask<C>(run) && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
         return false;
@@ -574,6 +643,8 @@ GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, 
             mma_find_visible_keys<C>(run, shared, mine->work.row0, mine->work.kv_head);
         gpu_barrier_part(MMA_BARRIER_GROUP + group, 128);
     }
+    if (!C::SCALED && lane == 0)
+        shared->handover.overflow[own->row_warp] = 0;
     gpu_warp_barrier();
     if (lane == 0)
         gpu_mbarrier_arrive(&shared->handover.taken);
