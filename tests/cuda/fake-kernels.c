@@ -4,7 +4,7 @@
  * which are host code on fibers.
  */
 #include <elf.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "driver-values.h"
@@ -28,17 +28,14 @@ static bool is_emulated(const unsigned char *image)
 
 gpu_result fake_kernel_run(const struct fake_work *work)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint32_t launches;
+    static atomic_uint launches;
     const struct driver_kernel *kernel = work->kernel;
     struct fiber_grid grid = work->grid;
 
     if (work->code != NULL)
         return fake_emulator_run(work);
-    pthread_mutex_lock(&lock);
     grid.order = launches++;
     fiber_launch(kernel->call, work->argument, &grid);
-    pthread_mutex_unlock(&lock);
     return GPU_SUCCESS;
 }
 

@@ -11,7 +11,7 @@
     FAKE_API gpu_result call parameters __asm__(symbol);
 #include "driver.def"
 
-#define FAKE_DEVICES_MAX  4
+#define FAKE_DEVICES_MAX  8
 #define FAKE_MEMORY_BYTES (UINT64_C(1) << 30)
 
 enum fake_kind {

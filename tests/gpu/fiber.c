@@ -2,6 +2,7 @@
 /* Runs the threads of one CTA after another, warp by warp, until all are done. */
 #include "fiber.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -152,6 +153,9 @@ static void check_grid(const struct fiber_grid *grid)
 
 void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fiber_grid *grid)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&lock);
     check_grid(grid);
     fiber_cta.grid = *grid;
     fiber_cta.kernel = kernel;
@@ -172,4 +176,5 @@ void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fib
         }
     }
     free(fiber_cta.shared);
+    pthread_mutex_unlock(&lock);
 }

@@ -37,7 +37,7 @@ struct fiber_map {
     uint64_t strides[3];
 };
 
-/* Calls kernel(argument) on every thread of the grid. */
+/* Calls kernel(argument) on every thread of the grid. One launch is done at a time. */
 void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fiber_grid *grid);
 
 #ifdef __cplusplus

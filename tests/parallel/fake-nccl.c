@@ -14,6 +14,7 @@ struct fake_comm {
     struct attn_collectives net;
     int async; /* what ncclCommGetAsyncError says */
     int aborted;
+    int calls;
 };
 
 /* Sends and receives of the group of this thread. */
@@ -50,6 +51,11 @@ EXPORT int fake_nccl_destroy(void *comm)
     return aborted;
 }
 
+EXPORT int fake_nccl_calls(const void *comm)
+{
+    return ((const struct fake_comm *)comm)->calls;
+}
+
 static int done(int32_t status)
 {
     return status == ATTN_OK ? SUCCESS : UNHANDLED;
@@ -67,11 +73,18 @@ EXPORT int ncclCommUserRank(const void *comm, int *out)
     return SUCCESS;
 }
 
+/* Ranks have the devices of their numbers. */
+EXPORT int ncclCommCuDevice(const void *comm, int *out)
+{
+    return ncclCommUserRank(comm, out);
+}
+
 EXPORT int ncclAllGather(const void *send, void *receive, size_t count, int dtype, void *comm, void *stream)
 {
     struct fake_comm *own = comm;
     const struct attn_buffer from = {(void *)(uintptr_t)send, 0}, into = {receive, 0};
 
+    own->calls++;
     return dtype == 0 && !own->aborted
                ? done(own->net.all_gather(own->net.arg, &from, &into, count, stream, NULL))
                : UNHANDLED;
@@ -121,6 +134,7 @@ EXPORT int ncclGroupEnd(void)
     const struct attn_buffer from = {(void *)(uintptr_t)group.send, 0}, into = {group.receive, 0};
     const int size = (int)group.comm->net.size, rank = (int)group.comm->net.rank;
 
+    group.comm->calls++;
     if (--group.depth != 0 || group.sends != group.receives || group.comm->aborted)
         return UNHANDLED;
     if (group.sends == 1 && group.to == (rank + 1) % size && group.from == (rank + size - 1) % size)

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Collectives over a communicator of NCCL, whose functions are found in the library that made it. */
+/*
+ * Collectives over a communicator of NCCL, whose functions are found in the library that made it; small ones
+ * over peer memory (peer.h).
+ */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "args.h"
 #include "attn/nccl.h"
 #include "check.h"
 #include "fail.h"
+#include "peer-call.h"
+#include "peer.h"
 
 /* Numbers of nccl.h, the same in every release. */
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0 };
@@ -25,6 +32,7 @@ struct functions {
     int (*async_error)(void *comm, int *out);
     int (*abort)(void *comm);
     const char *(*error_string)(int result);
+    int (*device)(const void *comm, int *out); /* or NULL */
 };
 
 static const struct {
@@ -47,6 +55,8 @@ struct attn_nccl_ranks {
     void *comm; /* the program's */
     int rank, size;
     uint64_t timeout_ns;
+    struct attn__peer *peer; /* small calls go this way, or NULL */
+    char why_not[160];       /* they do not */
     bool ended;
     char why[256]; /* it was */
 };
@@ -61,7 +71,8 @@ static int32_t fail(const struct attn_nccl_ranks *ranks, const char *call, int r
 
 static int32_t begin(const struct attn_nccl_ranks *ranks, struct attn_error *err)
 {
-    return ranks->ended ? attn__fail(err, ATTN_E_PEER, 0, "collectives", "%s", ranks->why) : ATTN_OK;
+    return ranks->ended ? attn__fail(err, ATTN_E_PEER, 0, "collectives", "%s", ranks->why)
+                        : attn__peer_check(ranks->peer, err);
 }
 
 /* Calls of a communicator that does not block are under way when they return. */
@@ -78,6 +89,9 @@ static int32_t all_gather(void *arg, const struct attn_buffer *send, const struc
 
     if (status != ATTN_OK)
         return status;
+    if (attn__peer_takes(ranks->peer, bytes))
+        return attn__peer_call(ranks->peer, attn__address(send), attn__address(receive), bytes, 0, stream,
+                               err);
     const int result = ranks->nccl.all_gather(attn__address(send), attn__address(receive), bytes, NCCL_INT8,
                                               ranks->comm, stream);
     return is_good(result) ? ATTN_OK : fail(ranks, "all_gather", result, err);
@@ -93,6 +107,9 @@ static int32_t all_to_all(void *arg, const struct attn_buffer *send, const struc
 
     if (status != ATTN_OK)
         return status;
+    if (attn__peer_takes(ranks->peer, bytes))
+        return attn__peer_call(ranks->peer, attn__address(send), attn__address(receive), bytes, bytes, stream,
+                               err);
     int result = nccl->group_start();
     for (int i = 0; i < ranks->size && is_good(result); i++) {
         result =
@@ -151,6 +168,7 @@ static void abort_comm(void *arg, const char *why)
     ranks->ended = true;
     snprintf(ranks->why, sizeof ranks->why, "rank %d of %d ended the connection: %.180s", ranks->rank,
              ranks->size, why);
+    attn__peer_end(ranks->peer);
     ranks->nccl.abort(ranks->comm);
 }
 
@@ -181,6 +199,8 @@ static int32_t open_library(struct attn_nccl_ranks *ranks, const char *library, 
                               "library has no %s; NCCL 2.7 or newer is accepted", names[i].name);
         memcpy((char *)&ranks->nccl + names[i].offset, &function, sizeof function);
     }
+    void *device = dlsym(ranks->library, "ncclCommCuDevice");
+    memcpy(&ranks->nccl.device, &device, sizeof device);
     return ATTN_OK;
 }
 
@@ -193,6 +213,83 @@ static int32_t take_comm(struct attn_nccl_ranks *ranks, void *comm, struct attn_
     return is_good(result) ? ATTN_OK
                            : attn__fail(err, ATTN_E_PEER, 0, "comm", "comm is of no use: NCCL says: %s",
                                         ranks->nccl.error_string(result));
+}
+
+/* ---------------------------------------------------------------- the way of small calls */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* An all-gather that is on its stream when this returns, also of a communicator that does not block. */
+static int32_t gather_setup(void *arg, uint64_t send, uint64_t receive, uint64_t bytes, void *stream,
+                            struct attn_error *err)
+{
+    const struct attn_nccl_ranks *ranks = arg;
+    const struct timespec pause = {0, 50000};
+    const uint64_t began = now_ns();
+    int state = NCCL_IN_PROGRESS;
+    int result = ranks->nccl.all_gather((const void *)(uintptr_t)send, (void *)(uintptr_t)receive, bytes,
+                                        NCCL_INT8, ranks->comm, stream);
+
+    while (result == NCCL_IN_PROGRESS) {
+        result = ranks->nccl.async_error(ranks->comm, &state);
+        if (result == NCCL_SUCCESS)
+            result = state;
+        if (result == NCCL_IN_PROGRESS && now_ns() - began > ranks->timeout_ns)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return result == NCCL_SUCCESS ? ATTN_OK : fail(ranks, "attn_nccl_ranks_create", result, err);
+}
+
+static int32_t read_variable(bool *never, struct attn_error *err)
+{
+    const char *value = secure_getenv("ATTN_NCCL_PEER");
+
+    *never = value != NULL && strcmp(value, "never") == 0;
+    return *never || value == NULL || value[0] == '\0' || strcmp(value, "auto") == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "ATTN_NCCL_PEER",
+                            "ATTN_NCCL_PEER is \"%.40s\"; auto and never are accepted", value);
+}
+
+static bool is_rccl(const struct attn_nccl_ranks *ranks)
+{
+    Dl_info info;
+    void *function;
+
+    memcpy(&function, &ranks->nccl.all_gather, sizeof function);
+    return dladdr(function, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "rccl") != NULL;
+}
+
+/* What is the same on all ranks is found first: where they differ, they have to tell each other. */
+static int32_t find_way(struct attn_nccl_ranks *ranks, struct attn_error *err)
+{
+    struct attn__peer_setup setup = {.rank = (uint32_t)ranks->rank,
+                                     .size = (uint32_t)ranks->size,
+                                     .timeout_ns = ranks->timeout_ns,
+                                     .gather = gather_setup,
+                                     .arg = ranks};
+    const int32_t status = read_variable(&setup.never, err);
+    const char *why = NULL;
+
+    if (status != ATTN_OK)
+        return status;
+    if (ranks->size < 2 || ranks->size > PEER_RANKS)
+        why = "there are not 2 to 8 ranks";
+    else if (is_rccl(ranks))
+        why = "ranks are connected by RCCL";
+    else if (ranks->nccl.device == NULL || ranks->nccl.device(ranks->comm, &setup.device) != NCCL_SUCCESS)
+        why = "NCCL does not say which device a rank has";
+    if (why == NULL)
+        return attn__peer_create(&setup, &ranks->peer, ranks->why_not, sizeof ranks->why_not, err);
+    snprintf(ranks->why_not, sizeof ranks->why_not, "%s", why);
+    return ATTN_OK;
 }
 
 int32_t attn_nccl_ranks_create(const char *library, void *comm, uint64_t timeout_ns,
@@ -215,6 +312,8 @@ int32_t attn_nccl_ranks_create(const char *library, void *comm, uint64_t timeout
     if (status == ATTN_OK)
         status = take_comm(ranks, comm, err);
     if (status == ATTN_OK)
+        status = find_way(ranks, err);
+    if (status == ATTN_OK)
         *out = ranks;
     else
         attn_nccl_ranks_destroy(ranks);
@@ -225,6 +324,7 @@ void attn_nccl_ranks_destroy(struct attn_nccl_ranks *ranks)
 {
     if (ranks == NULL)
         return;
+    attn__peer_destroy(ranks->peer);
     if (ranks->library != NULL)
         dlclose(ranks->library);
     free(ranks);
@@ -249,4 +349,13 @@ int32_t attn_nccl_ranks_get(struct attn_nccl_ranks *ranks, struct attn_collectiv
     out->check = check;
     out->abort = abort_comm;
     return ATTN_OK;
+}
+
+int32_t attn_nccl_ranks_peer(const struct attn_nccl_ranks *ranks, const char **why)
+{
+    const bool on = ranks != NULL && ranks->peer != NULL;
+
+    if (why != NULL)
+        *why = ranks == NULL ? "the handle is NULL" : on ? "" : ranks->why_not;
+    return on ? 1 : 0;
 }
