@@ -18,6 +18,7 @@ struct transport {
     void (*mpi_destroy)(struct attn_mpi_ranks *ranks);
     struct attn_nccl_ranks *nccl;
     void (*nccl_destroy)(struct attn_nccl_ranks *ranks);
+    int32_t (*nccl_peer)(const struct attn_nccl_ranks *ranks, const char **why);
     void *comm; /* of NCCL */
     int (*comm_destroy)(void *comm);
     struct attn_backend *backend; /* of a device that ranks share */
@@ -168,6 +169,7 @@ static int32_t wrap_nccl(struct transport *transport, uint64_t timeout_ns,
     if (library == NULL)
         return ATTN_E_UNSUPPORTED;
     if (!find(library, "attn_nccl_ranks_create", &create) || !find(library, "attn_nccl_ranks_get", &get) ||
+        !find(library, "attn_nccl_ranks_peer", &transport->nccl_peer) ||
         !find(library, "attn_nccl_ranks_destroy", &transport->nccl_destroy))
         return fail(err, ATTN_E_UNSUPPORTED, "libattn-nccl.so.0 is of another version: %.200s", dlerror());
     const int32_t status = create(nccl_name(), transport->comm, timeout_ns, &transport->nccl, err);
@@ -187,6 +189,12 @@ int32_t transport_open_nccl(const struct transport_id *id, uint32_t rank, uint32
     if (status == ATTN_OK)
         status = wrap_nccl(*out, timeout_ns, out_collectives, err);
     return finish(out, status, out_collectives);
+}
+
+bool transport_has_peer(const struct transport *transport, const char **why)
+{
+    *why = NULL;
+    return transport != NULL && transport->nccl != NULL && transport->nccl_peer(transport->nccl, why) == 1;
 }
 
 /* ---------------------------------------------------------------- ranks that share a device */

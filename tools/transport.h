@@ -3,6 +3,8 @@
 #ifndef TRANSPORT_H
 #define TRANSPORT_H
 
+#include <stdbool.h>
+
 #include "attn/parallel.h"
 
 struct transport;
@@ -31,6 +33,10 @@ int32_t transport_make_id(struct transport_id *out, struct attn_error *err);
 int32_t transport_open_nccl(const struct transport_id *id, uint32_t rank, uint32_t size, uint32_t device,
                             uint64_t timeout_ns, struct transport **out,
                             struct attn_collectives *out_collectives, struct attn_error *err);
+
+/* Whether small calls go over peer memory (attn_nccl_ranks_peer); else *why says why not, NULL if ranks are
+ * not NCCL's. */
+bool transport_has_peer(const struct transport *transport, const char **why);
 
 /*
  * Connects threads whose backends are on one device, by its memory: for tests of several ranks where there is

@@ -16,7 +16,7 @@
 
 #include "transport.h"
 
-enum { SEQS = 5, BLOCK = 16, WIDTH = 40, PAGES = SEQS * WIDTH, MOST_RANKS = 8, CASES = 6 };
+enum { SEQS = 5, BLOCK = 16, WIDTH = 40, PAGES = SEQS * WIDTH, MOST_RANKS = 8, CASES = 6, BLOCK_CALLS = 400 };
 #define LIMIT_NS UINT64_C(20000000000)
 
 /* Keys end within pages of different ranks, and one sequence leaves all ranks but one without keys. */
@@ -53,6 +53,7 @@ struct rank {
     struct attn_collectives net;
     void *stream;
     struct attn_error err;
+    uint32_t wrong;              /* collectives alone */
     float *results[CASES][2][2]; /* of all heads and own ones, by a run and by a graph */
     uint64_t counts[CASES];
     double prefill[CASES][PASSES]; /* relative rms of own query tokens */
@@ -421,6 +422,79 @@ static void run_case(struct rank *rank, uint32_t number)
     free(whole);
 }
 
+/* ---------------------------------------------------------------- collectives alone */
+
+static uint8_t byte_of(uint32_t call, uint32_t from, uint32_t to, uint64_t i)
+{
+    const uint32_t x = (call * 64 + from * 8 + to + 1) * UINT32_C(2654435761) + (uint32_t)(i / 5) * 40503u;
+
+    return (uint8_t)(x >> 13 ^ (uint32_t)i);
+}
+
+/* Bytes of a block: of all sizes, at last some about the most that goes over peer memory. */
+static uint64_t bytes_of(const struct rank *rank, uint32_t call)
+{
+    const uint64_t most = (UINT64_C(1) << 20) / rank->size;
+    const uint32_t random = (call + 1) * UINT32_C(2246822519);
+
+    if (call >= BLOCK_CALLS - 4)
+        return most + 1 - (call & 3) / 2;
+    return call % 25 == 3  ? 1 + (random >> 8) % most
+           : call % 3 == 0 ? 1 + (random >> 8) % 5000
+                           : 16 + call * 8;
+}
+
+/* Bytes that are not those that were sent, of an all-gather or an all-to-all from and to such addresses. */
+static uint64_t count_wrong(struct rank *rank, uint32_t call, uint8_t *host, const struct attn_buffer *from,
+                            const struct attn_buffer *into)
+{
+    const bool to_all = call / 2 % 2 == 1;
+    const uint64_t bytes = bytes_of(rank, call);
+    const struct attn_buffer memory = {host, 0};
+    uint64_t wrong = 0;
+
+    for (uint32_t to = 0; to < (to_all ? rank->size : 1); to++)
+        for (uint64_t i = 0; i < bytes; i++)
+            host[to * bytes + i] = byte_of(call, rank->number, to, i);
+    TRY(attn_memory_copy(rank->backend, from, &memory, bytes * (to_all ? rank->size : 1), ATTN_COPY_TO_DEVICE,
+                         rank->stream, &rank->err));
+    if (to_all)
+        TRY(rank->net.all_to_all(rank->net.arg, from, into, bytes, rank->stream, &rank->err));
+    else
+        TRY(rank->net.all_gather(rank->net.arg, from, into, bytes, rank->stream, &rank->err));
+    TRY(attn_memory_copy(rank->backend, &memory, into, bytes * rank->size, ATTN_COPY_TO_HOST, rank->stream,
+                         &rank->err));
+    TRY(attn_stream_synchronize(rank->backend, rank->stream, &rank->err));
+    TRY(rank->net.check(rank->net.arg, &rank->err));
+    for (uint32_t i = 0; i < rank->size; i++)
+        for (uint64_t j = 0; j < bytes; j++)
+            wrong += host[i * bytes + j] != byte_of(call, i, to_all ? rank->number : 0, j);
+    return wrong;
+}
+
+/* More calls than it takes for the numbers of those over peer memory to pass 0. */
+static void run_collectives(struct rank *rank)
+{
+    const uint64_t room = (UINT64_C(1) << 20) + 4096;
+    uint8_t *host = malloc(room);
+    struct attn_buffer from, into;
+
+    TRY(attn_memory_alloc(rank->backend, room, &from, &rank->err));
+    TRY(attn_memory_alloc(rank->backend, room, &into, &rank->err));
+    for (uint32_t call = 0; call < BLOCK_CALLS; call++) {
+        from.byte_offset += call % 3 == 0 ? 1 + rank->number : 0; /* not the same alignment on all ranks */
+        const uint64_t wrong = count_wrong(rank, call, host, &from, &into);
+        from.byte_offset -= call % 3 == 0 ? 1 + rank->number : 0;
+        rank->wrong += wrong > 0;
+        if (wrong > 0)
+            printf("# rank %u, call %u of %llu bytes: %llu are wrong\n", rank->number, call,
+                   (unsigned long long)bytes_of(rank, call), (unsigned long long)wrong);
+    }
+    attn_memory_free(rank->backend, &from);
+    attn_memory_free(rank->backend, &into);
+    free(host);
+}
+
 static void *rank_thread(void *arg)
 {
     struct rank *rank = arg;
@@ -443,6 +517,8 @@ static void *rank_thread(void *arg)
     else
         TRY(transport_open_nccl(rank->id, rank->number, rank->size, rank->number, LIMIT_NS, &rank->transport,
                                 &rank->net, &rank->err));
+    if (!rank->shared)
+        run_collectives(rank);
     for (uint32_t i = 0; i < CASES; i++)
         run_case(rank, i);
     return NULL;
@@ -496,6 +572,19 @@ static void judge(const struct rank *ranks, uint32_t size, uint32_t number)
     }
 }
 
+static void judge_collectives(const struct rank *ranks, uint32_t size)
+{
+    const char *why;
+    const bool peer = transport_has_peer(ranks[0].transport, &why);
+    uint32_t wrong = 0;
+
+    for (uint32_t r = 0; r < size; r++)
+        wrong += ranks[r].wrong;
+    printf("# small calls go %s%s\n", peer ? "over peer memory" : "by NCCL: ", peer ? "" : why);
+    failed += wrong > 0;
+    printf("%sok %d - %d collectives of all sizes\n", wrong > 0 ? "not " : "", ++count, BLOCK_CALLS);
+}
+
 static void start(struct rank *rank, int number, int size, const struct transport_id *id,
                   struct attn_context *context, struct attn_local_ranks *meeting)
 {
@@ -536,6 +625,8 @@ int main(int argc, char **argv)
         start(&ranks[r], r, size, &id, context, meeting);
     for (int r = 0; r < size; r++)
         pthread_join(ranks[r].thread, NULL);
+    if (!shared)
+        judge_collectives(ranks, (uint32_t)size);
     for (uint32_t i = 0; i < CASES; i++)
         judge(ranks, (uint32_t)size, i);
     printf("1..%d\n", count);

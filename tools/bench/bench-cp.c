@@ -17,6 +17,14 @@ enum { DEFAULT_REPS = 50, LAYERS_MOST = 64 };
 
 /* ---------------------------------------------------------------- results */
 
+/* What small calls of NCCL go by. */
+static const char *way_of(const struct cp_rank *rank)
+{
+    const char *why;
+
+    return transport_has_peer(rank->transport, &why) ? ", peer memory" : "";
+}
+
 static void emit(struct cp_group *group, const char *name, const struct cp_rank *rank,
                  const struct bench_case *measured, double *seconds)
 {
@@ -27,7 +35,8 @@ static void emit(struct cp_group *group, const char *name, const struct cp_rank 
     case_describe(measured, batch, sizeof batch);
     snprintf(row.batch, sizeof row.batch, "%s", batch);
     if (rank != NULL)
-        snprintf(row.batch, sizeof row.batch, "%s, %u ranks, %s%s", batch, group->size, group->transport,
+        snprintf(row.batch, sizeof row.batch, "%s, %u ranks, %s%s%s", batch, group->size, group->transport,
+                 way_of(rank),
                  rank->pass == ATTN_CP_PASS_KEYS      ? ", keys passed"
                  : rank->pass == ATTN_CP_PASS_QUERIES ? ", queries passed"
                  : rank->pass == ATTN_CP_PASS_HEADS   ? ", heads passed"
@@ -64,8 +73,15 @@ static int32_t report(struct cp_group *group, const struct cp_rank *ranks, uint3
         return failed->status;
     }
     if (ranks[0].meeting.rank == 0) {
-        emit(group, "cp_part", &ranks[0], &ranks[0].part, ranks[0].part_seconds);
-        emit(group, "cp_ranks", &ranks[0], group->whole, ranks[0].cp_seconds);
+        const char *why;
+        if (!transport_has_peer(ranks[0].transport, &why) && why != NULL)
+            bench_complain(group->bench, "small calls go by NCCL", why);
+        emit(group, "cp_part", &ranks[0], &ranks[0].part, ranks[0].seconds[CP_PART]);
+        emit(group, "cp_ranks", &ranks[0], group->whole, ranks[0].seconds[CP_RANKS]);
+        if (ranks[0].bytes[CP_GATHER] != 0)
+            emit(group, "cp_gather", &ranks[0], group->whole, ranks[0].seconds[CP_GATHER]);
+        if (ranks[0].bytes[CP_EXCHANGE] != 0)
+            emit(group, "cp_exchange", &ranks[0], group->whole, ranks[0].seconds[CP_EXCHANGE]);
     }
     return ATTN_OK;
 }
@@ -148,14 +164,17 @@ static int run_case(struct cp_group *group)
     group->reps = keys->reps != 0 ? keys->reps : DEFAULT_REPS;
     group->layers = keys->layers != 0 ? keys->layers
                                       : (uint32_t)fmin(ceil((double)machine_cold_set() / bytes), LAYERS_MOST);
-    group->bench->text.name = sizeof "alone" - 1;
+    const bool nccl = strcmp(group->transport, "nccl") == 0;
+    group->bench->text.name = nccl ? sizeof "exchange" - 1 : sizeof "alone" - 1;
     group->tokens = keys->pass != NULL;
     group->pass = keys->pass == NULL                   ? 0
                   : strcmp(keys->pass, "keys") == 0    ? ATTN_CP_PASS_KEYS
                   : strcmp(keys->pass, "queries") == 0 ? ATTN_CP_PASS_QUERIES
                   : strcmp(keys->pass, "heads") == 0   ? ATTN_CP_PASS_HEADS
                                                        : ATTN_CP_PASS_CHEAPER;
-    group->bench->text.batch = sizeof "8x1/4096, 1024 ranks, local, queries passed" + 8;
+    group->bench->text.batch = (nccl ? sizeof "8x1/4096, 8 ranks, nccl, peer memory, queries passed"
+                                     : sizeof "8x1/4096, 1024 ranks, local, queries passed") +
+                               8;
     group->bench->text.listed = true;
     const int32_t status =
         strcmp(group->transport, "mpi") == 0 ? run_process(group, &err) : run_threads(group, &err);

@@ -12,7 +12,7 @@
 #include "output.h"
 #include "transport.h"
 
-enum { WARM_UPS = 3 };
+enum { WARM_UPS = 3, COLLECTIVES = 64 /* in a graph that has nothing else */ };
 
 static int32_t open_backend(const struct cp_group *group, const struct attn_problem *problem,
                             const char *device, struct attn_backend **out, struct attn_error *err)
@@ -34,14 +34,30 @@ static int32_t open_backend(const struct cp_group *group, const struct attn_prob
 
 /* ---------------------------------------------------------------- a layer */
 
-/* A layer of this rank's keys, or of all. */
-static int32_t put_layer(struct cp_rank *rank, uint32_t layer, bool parts, struct attn_error *err)
+/* From a rank's first blocks to those behind them. */
+static int32_t put_collective(struct cp_rank *rank, enum cp_work work, struct attn_error *err)
+{
+    const uint64_t bytes = rank->bytes[work];
+    struct attn_buffer receive = rank->blocks;
+
+    receive.byte_offset += rank->net.size * bytes;
+    return work == CP_GATHER ? rank->net.all_gather(rank->net.arg, &rank->blocks, &receive, bytes,
+                                                    rank->workload.stream, err)
+                             : rank->net.all_to_all(rank->net.arg, &rank->blocks, &receive, bytes,
+                                                    rank->workload.stream, err);
+}
+
+/* A layer of this rank's keys, or of all; or a collective of one. */
+static int32_t put_layer(struct cp_rank *rank, uint32_t layer, enum cp_work work, struct attn_error *err)
 {
     struct workload *w = &rank->workload;
     int32_t status;
 
+    if (work == CP_GATHER || work == CP_EXCHANGE)
+        return put_collective(rank, work, err);
+
     w->tensors.kv = rank->tensors.kv = w->kv[layer % w->layers];
-    if (parts)
+    if (work == CP_PART)
         status = attn_plan_run(w->plan, &w->batch, &w->tensors, &w->schedule, &w->scratch, w->stream, err);
     else if (rank->group->tokens)
         status = attn_cp_prefill_run(rank->cp, &rank->tensors, w->stream, err);
@@ -51,7 +67,13 @@ static int32_t put_layer(struct cp_rank *rank, uint32_t layer, bool parts, struc
     return status;
 }
 
-static int32_t capture(struct cp_rank *rank, bool parts, struct attn_error *err)
+/* Layers or collectives of a graph. */
+static uint32_t count_of(const struct cp_rank *rank, enum cp_work work)
+{
+    return work == CP_GATHER || work == CP_EXCHANGE ? COLLECTIVES : rank->workload.layers;
+}
+
+static int32_t capture(struct cp_rank *rank, enum cp_work work, struct attn_error *err)
 {
     struct workload *w = &rank->workload;
 
@@ -59,8 +81,8 @@ static int32_t capture(struct cp_rank *rank, bool parts, struct attn_error *err)
     rank->graph = NULL;
     int32_t status = attn_graph_begin(rank->backend, w->stream, &rank->graph, err);
     rank->args.graph = rank->graph;
-    for (uint32_t i = 0; i < w->layers && status == ATTN_OK; i++)
-        status = put_layer(rank, i, parts, err);
+    for (uint32_t i = 0; i < count_of(rank, work) && status == ATTN_OK; i++)
+        status = put_layer(rank, i, work, err);
     return status == ATTN_OK ? attn_graph_end(rank->graph, err) : status;
 }
 
@@ -69,13 +91,13 @@ static bool is_on_host(const struct cp_rank *rank)
     return strncmp(attn_backend_get_device(rank->backend), "cpu", 3) == 0;
 }
 
-static int32_t run_once(struct cp_rank *rank, uint32_t round, bool parts, struct attn_error *err)
+static int32_t run_once(struct cp_rank *rank, uint32_t round, enum cp_work work, struct attn_error *err)
 {
     struct workload *w = &rank->workload;
     int32_t status = rank->graph != NULL ? attn_graph_launch(rank->graph, w->stream, err)
-                                         : put_layer(rank, round, parts, err);
+                                         : put_layer(rank, round, work, err);
 
-    if (status == ATTN_OK && !parts)
+    if (status == ATTN_OK && work != CP_PART)
         status = attn_cp_wait(rank->cp, w->stream, err);
     return status == ATTN_OK ? attn_stream_synchronize(rank->backend, w->stream, err) : status;
 }
@@ -91,12 +113,12 @@ static int32_t meet(struct cp_rank *rank, struct attn_error *err)
     return rank->meeting.all_gather(rank->meeting.arg, &send, &receive, sizeof own, NULL, err);
 }
 
-static int32_t measure(struct cp_rank *rank, double *seconds, bool parts, struct attn_error *err)
+static int32_t measure(struct cp_rank *rank, double *seconds, enum cp_work work, struct attn_error *err)
 {
     /* Of what is exchanged, only NCCL's calls can be captured, and no prefill. */
-    const bool captured = parts || (rank->group->id != NULL && !rank->group->tokens);
+    const bool captured = work == CP_PART || (rank->group->id != NULL && !rank->group->tokens);
     const bool graph = !is_on_host(rank) && captured;
-    int32_t status = graph ? capture(rank, parts, err) : ATTN_OK;
+    int32_t status = graph ? capture(rank, work, err) : ATTN_OK;
 
     if (!graph) {
         attn_graph_destroy(rank->graph);
@@ -107,9 +129,9 @@ static int32_t measure(struct cp_rank *rank, double *seconds, bool parts, struct
             status = meet(rank, err);
         const double began = machine_now();
         if (status == ATTN_OK)
-            status = run_once(rank, i, parts, err);
+            status = run_once(rank, i, work, err);
         if (i >= WARM_UPS)
-            seconds[i - WARM_UPS] = (machine_now() - began) / (graph ? rank->workload.layers : 1);
+            seconds[i - WARM_UPS] = (machine_now() - began) / (graph ? count_of(rank, work) : 1);
     }
     return status;
 }
@@ -124,7 +146,7 @@ int32_t cp_measure_alone(struct cp_group *group, double *seconds, struct attn_er
     if (status == ATTN_OK)
         status = workload_init(&rank.workload, &rank.part, rank.backend, err);
     if (status == ATTN_OK)
-        status = measure(&rank, seconds, true, err);
+        status = measure(&rank, seconds, CP_PART, err);
     rank.part.sequence = NULL; /* of the whole */
     cp_rank_finish(&rank);
     return status;
@@ -254,6 +276,25 @@ static int32_t make_cp(struct cp_rank *rank, struct attn_error *err)
     return status == ATTN_OK && group->tokens ? begin_step(rank, err) : status;
 }
 
+/* Blocks of a decode step of 16-bit queries and results, as attn_cp_run has them: for NCCL alone, whose calls
+ * take as long as small steps. */
+static int32_t make_blocks(struct cp_rank *rank, struct attn_error *err)
+{
+    const struct attn_problem *p = &rank->workload.problem;
+    const bool split = p->heads % rank->net.size == 0;
+    const uint64_t tokens = rank->workload.batch.num_tokens,
+                   heads = split ? p->heads / rank->net.size : p->heads;
+    const uint64_t query = p->head_dim * 2u, part = p->head_dim_vo * 2u + sizeof(float);
+
+    if (rank->group->id == NULL || rank->group->tokens)
+        return ATTN_OK;
+    rank->bytes[CP_GATHER] = split ? tokens * heads * query : 0;
+    rank->bytes[CP_EXCHANGE] = (tokens * heads * part + 15) / 16 * 16;
+    const uint64_t most =
+        rank->bytes[CP_GATHER] > rank->bytes[CP_EXCHANGE] ? rank->bytes[CP_GATHER] : rank->bytes[CP_EXCHANGE];
+    return attn_memory_alloc(rank->backend, 2 * rank->net.size * most, &rank->blocks, err);
+}
+
 static int32_t run_rank(struct cp_rank *rank, struct attn_error *err)
 {
     part_init(rank);
@@ -265,16 +306,19 @@ static int32_t run_rank(struct cp_rank *rank, struct attn_error *err)
     if (status == ATTN_OK)
         status = make_cp(rank, err);
     if (status == ATTN_OK)
-        status = measure(rank, rank->part_seconds, true, err);
-    return status == ATTN_OK ? measure(rank, rank->cp_seconds, false, err) : status;
+        status = make_blocks(rank, err);
+    for (uint32_t work = CP_PART; work < CP_WORKS && status == ATTN_OK; work++)
+        if (work == CP_PART || work == CP_RANKS || rank->bytes[work] != 0)
+            status = measure(rank, rank->seconds[work], (enum cp_work)work, err);
+    return status;
 }
 
 void *cp_rank_thread(void *arg)
 {
     struct cp_rank *rank = arg;
 
-    rank->part_seconds = need_memory(NULL, rank->group->reps, sizeof(double));
-    rank->cp_seconds = need_memory(NULL, rank->group->reps, sizeof(double));
+    for (uint32_t work = 0; work < CP_WORKS; work++)
+        rank->seconds[work] = need_memory(NULL, rank->group->reps, sizeof(double));
     ATTN_INIT(&rank->err);
     ATTN_INIT(&rank->net);
     rank->status = run_rank(rank, &rank->err);
@@ -287,11 +331,13 @@ void cp_rank_finish(struct cp_rank *rank)
 {
     attn_graph_destroy(rank->graph);
     attn_cp_destroy(rank->cp);
+    if (rank->blocks.data != NULL)
+        attn_memory_free(rank->backend, &rank->blocks);
     if (rank->workload.backend != NULL)
         workload_finish(&rank->workload);
     transport_close(rank->transport);
     attn_backend_destroy(rank->backend);
     free(rank->part.sequence);
-    free(rank->part_seconds);
-    free(rank->cp_seconds);
+    for (uint32_t work = 0; work < CP_WORKS; work++)
+        free(rank->seconds[work]);
 }

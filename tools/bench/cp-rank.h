@@ -26,6 +26,10 @@ struct cp_group {
     uint32_t pass; /* enum attn_cp_pass */
 };
 
+/* What is measured of a rank: attention over its keys, the same over those of all ranks, and, of NCCL, the
+ * collectives of a decode step alone. */
+enum cp_work { CP_PART, CP_RANKS, CP_GATHER, CP_EXCHANGE, CP_WORKS };
+
 /* One rank; its times, of a layer, are those of rank 0 alone. */
 struct cp_rank {
     struct cp_group *group;
@@ -39,9 +43,11 @@ struct cp_rank {
     struct attn_cp *cp;
     struct attn_cp_run_args args;
     struct attn_tensors tensors;
-    struct attn_graph *graph; /* of all layers, where the device is not the host */
-    uint32_t pass;            /* enum attn_cp_pass of the step */
-    double *part_seconds, *cp_seconds;
+    struct attn_graph *graph;  /* of all layers, where the device is not the host */
+    uint32_t pass;             /* enum attn_cp_pass of the step */
+    struct attn_buffer blocks; /* that collectives alone send, and get behind them */
+    uint64_t bytes[CP_WORKS];  /* of a block; 0: not measured */
+    double *seconds[CP_WORKS];
     int32_t status;
     struct attn_error err;
 };
