@@ -72,6 +72,8 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
     if (strcmp(type, "auto|always|never") == 0 && strcmp(value, "auto") != 0 &&
         strcmp(value, "always") != 0 && strcmp(value, "never") != 0)
         return refuse(problem, size, name, value, "auto, always or never");
+    if (strcmp(type, "auto|never") == 0 && strcmp(value, "auto") != 0 && strcmp(value, "never") != 0)
+        return refuse(problem, size, name, value, "auto or never");
     if (strcmp(type, "directory") == 0 && value[0] != '\0' && value[0] != '/')
         return refuse(problem, size, name, value, "an absolute path");
     if (strcmp(type, "number") == 0 && !is_number(value))

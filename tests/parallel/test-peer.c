@@ -557,7 +557,7 @@ static void wrong_variable(struct rank *rank)
     struct attn_nccl_ranks *ranks = NULL;
 
     cr_assert_eq(library.create(NULL, comm, 1, &ranks, &rank->err), ATTN_E_INVALID);
-    cr_assert_str_eq(rank->err.message, "ATTN_NCCL_PEER is \"no\"; auto and never are accepted");
+    cr_assert_str_eq(rank->err.message, "ATTN_NCCL_PEER=\"no\": auto or never is accepted");
     cr_assert_null(ranks);
     cr_assert_eq(library.peer(NULL, NULL), 0);
     fake_nccl_destroy(comm);

@@ -255,7 +255,7 @@ static int32_t read_variable(bool *never, struct attn_error *err)
     return *never || value == NULL || value[0] == '\0' || strcmp(value, "auto") == 0
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, "ATTN_NCCL_PEER",
-                            "ATTN_NCCL_PEER is \"%.40s\"; auto and never are accepted", value);
+                            "ATTN_NCCL_PEER=\"%.40s\": auto or never is accepted", value);
 }
 
 static bool is_rccl(const struct attn_nccl_ranks *ranks)
