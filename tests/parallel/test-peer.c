@@ -36,8 +36,8 @@ struct job {
     bool there; /* odd ranks use the second library */
     const char *why;
     uint32_t missing;
-    struct attn_collectives *nets;
     pthread_barrier_t open;
+    int ways[MOST_RANKS]; /* attn_nccl_ranks_peer; -1: there is no connection */
 };
 
 struct end {
@@ -548,6 +548,59 @@ Test(peer, one_rank_decides_for_all)
     setenv("PEER_THERE", getenv("PEER_WITHOUT"), 1);
     run_ranks(ranks, 3, without_kernels, &job);
     check_driver();
+}
+
+/* ---------------------------------------------------------------- a driver that fails */
+
+static void create_on_failing(struct rank *rank)
+{
+    struct job *job = rank->arg;
+    const struct end_library library = open_end("PEER_HERE");
+    void *comm = fake_nccl_create(&rank->net);
+    struct attn_nccl_ranks *ranks = NULL;
+
+    rank->status = library.create(NULL, comm, LONG_NS, &ranks, &rank->err);
+    cr_assert_eq(ranks != NULL, rank->status == ATTN_OK);
+    job->ways[rank->number] = ranks != NULL ? library.peer(ranks, NULL) : -1;
+    pthread_barrier_wait(&job->open);
+    if (rank->number == 0)
+        fake()->fail(0, 0);
+    pthread_barrier_wait(&job->open);
+    library.destroy(ranks);
+    fake_nccl_destroy(comm);
+}
+
+/* Whichever call fails: ranks that go on go the same way, and nothing is left. */
+Test(peer, a_driver_that_fails_leaves_nothing, .timeout = 60)
+{
+    const struct fake_machine machine = {.devices = 8, .major = 9, .version = 13000};
+    struct rank ranks[MOST_RANKS];
+    struct job job = {.timeout_ns = LONG_NS};
+    bool failed = true;
+    char text[256];
+    uint32_t by_nccl = 0, errors = 0;
+
+    setenv("FAKE_CUDA", "devices=8", 1);
+    for (uint64_t call = 1; failed; call++) {
+        fake()->reset(&machine);
+        fake()->fail(call, GPU_OUT_OF_MEMORY);
+        pthread_barrier_init(&job.open, NULL, 2);
+        ranks_run(ranks, 2, 0.2, create_on_failing, &job);
+        pthread_barrier_destroy(&job.open);
+        failed = fake()->failed()[0] != '\0';
+        cr_assert_eq(fake()->leaks(text, sizeof text), 0u, "call %d, %s, left: %s", (int)call,
+                     fake()->failed(), text);
+        cr_assert(ranks[0].status != ATTN_OK || ranks[1].status != ATTN_OK || job.ways[0] == job.ways[1],
+                  "%s: %d and %d", fake()->failed(), job.ways[0], job.ways[1]);
+        const bool needed = failed && strcmp(fake()->failed(), "cuCtxPopCurrent") != 0 &&
+                            strcmp(fake()->failed(), "cuIpcGetMemHandle") != 0;
+        cr_assert_eq(job.ways[0] == 1 && job.ways[1] == 1, !needed, "%s: %d and %d", fake()->failed(),
+                     job.ways[0], job.ways[1]);
+        by_nccl += job.ways[0] == 0;
+        errors += job.ways[0] < 0;
+    }
+    cr_assert_gt(by_nccl, 10);
+    cr_assert_gt(errors, 5);
 }
 
 static void wrong_variable(struct rank *rank)

@@ -52,27 +52,28 @@ struct peer_share {
 /* WORDS: addresses and sizes are multiples of 8. Otherwise the last word may be short. */
 template <bool WORDS> GPU_INLINE uint64_t peer_read(uint64_t block, uint32_t index, uint64_t bytes)
 {
-    const uint64_t at = block + (uint64_t)index * 8;
-    uint64_t word = 0;
+    const uint64_t first = (uint64_t)index * 8, at = block + first;
 
-    if (WORDS)
+    if constexpr (WORDS) {
         return *(const uint64_t *)(uintptr_t)at;
-    for (uint32_t i = 0; i < 8 && (uint64_t)index * 8 + i < bytes; i++)
-        word |= (uint64_t) * (const uint8_t *)(uintptr_t)(at + i) << 8 * i;
-    return word;
+    } else {
+        uint64_t word = 0;
+        for (uint32_t i = 0; i < 8 && first + i < bytes; i++)
+            word |= (uint64_t) * (const uint8_t *)(uintptr_t)(at + i) << 8 * i;
+        return word;
+    }
 }
 
 template <bool WORDS>
 GPU_INLINE void peer_write(uint64_t block, uint32_t index, uint64_t bytes, uint64_t word)
 {
-    const uint64_t at = block + (uint64_t)index * 8;
+    const uint64_t first = (uint64_t)index * 8, at = block + first;
 
-    if (WORDS) {
+    if constexpr (WORDS)
         *(uint64_t *)(uintptr_t)at = word;
-        return;
-    }
-    for (uint32_t i = 0; i < 8 && (uint64_t)index * 8 + i < bytes; i++)
-        *(uint8_t *)(uintptr_t)(at + i) = (uint8_t)(word >> 8 * i);
+    else
+        for (uint32_t i = 0; i < 8 && first + i < bytes; i++)
+            *(uint8_t *)(uintptr_t)(at + i) = (uint8_t)(word >> 8 * i);
 }
 
 /* ---------------------------------------------------------------- giving up */

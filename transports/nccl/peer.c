@@ -59,9 +59,10 @@ struct attn__peer {
 static const struct {
     const char *symbol;
     size_t offset;
+    bool optional;
 } entries[] = {
 #define GPU_ENTRY(name_, call_, symbol_, optional_, parameters_)                                             \
-    {symbol_, offsetof(struct gpu_driver, name_)},
+    {symbol_, offsetof(struct gpu_driver, name_), (optional_) != 0},
 #include "driver.def"
 };
 
@@ -78,7 +79,7 @@ static bool open_driver(struct gpu_driver *cuda, char *why, size_t size)
     }
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         void *function = dlsym(cuda->library, entries[i].symbol);
-        if (function == NULL) {
+        if (function == NULL && !entries[i].optional) {
             snprintf(why, size, "the driver of CUDA has no %s", entries[i].symbol);
             return false;
         }
@@ -137,13 +138,20 @@ static void fill_identity(struct record *own)
 #ifdef ATTN__PEER_KERNELS
 extern const unsigned char cuda_image_peer[];
 
-static bool load_kernels(struct attn__peer *peer)
+/* Loaded here, or the first call would: that may be in a capture, or wait for a kernel that waits itself. */
+static bool load_kernel(struct attn__peer *peer, const char *name, gpu_handle *out)
 {
     const struct gpu_driver *cuda = &peer->cuda;
 
-    return (cuda->module_load_data(&peer->module, cuda_image_peer) == GPU_SUCCESS &&
-            cuda->module_get_function(&peer->words_kernel, peer->module, "attn_peer_words") == GPU_SUCCESS &&
-            cuda->module_get_function(&peer->bytes_kernel, peer->module, "attn_peer_bytes") == GPU_SUCCESS) ||
+    return cuda->module_get_function(out, peer->module, name) == GPU_SUCCESS &&
+           (cuda->func_load == NULL || cuda->func_load(*out) == GPU_SUCCESS);
+}
+
+static bool load_kernels(struct attn__peer *peer)
+{
+    return (peer->cuda.module_load_data(&peer->module, cuda_image_peer) == GPU_SUCCESS &&
+            load_kernel(peer, "attn_peer_words", &peer->words_kernel) &&
+            load_kernel(peer, "attn_peer_bytes", &peer->bytes_kernel)) ||
            refuse(peer, "the kernels do not load on its device (sm_targets)");
 }
 #else
