@@ -1,58 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Maps the memory of the other ranks' GPUs, and launches the kernels that send by it. */
+/* A rank's part of calls over peer memory: driver, kernels and staging, and the launches. */
 #define _GNU_SOURCE
-#include "peer.h"
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fail.h"
-#include "peer-call.h"
+#include "peer-state.h"
 
-/* CUDA's CUipcMemHandle. */
-struct peer_handle {
-    char bytes[64];
-};
-
-#include "driver.h"
-
-enum { PEER_IS_ENABLED = 704, HOST_PORTABLE_MAPPED = 3, LAZY_PEER_ACCESS = 1, RECORD_VERSION = 1 };
-
-/* What a rank tells the others. */
-struct record {
-    uint32_t version;
-    uint32_t able; /* 0: `why` says why not */
-    char boot[40]; /* of the host */
-    uint64_t process[2];
-    uint64_t context; /* valid in the same process, as is `staging` */
-    uint64_t staging;
-    struct peer_handle handle; /* of staging, for other processes */
-    char bus[16];              /* where the device is */
-    char why[96];
-};
-
-/* Small things in device memory. */
-struct desk {
-    struct attn_peer_state state;
-    struct record own, all[PEER_RANKS];
-};
-
-struct attn__peer {
-    struct gpu_driver cuda;
-    struct attn__peer_setup setup;
-    gpu_ordinal device;
-    gpu_handle context, stream, module, words_kernel, bytes_kernel;
-    gpu_pointer desk, staging;
-    gpu_pointer mapped[PEER_RANKS]; /* staging of others, as this rank addresses it */
-    bool opened[PEER_RANKS];        /* of another process */
-    struct attn_peer_words *words;
-    struct record own, all[PEER_RANKS];
-};
+enum { HOST_PORTABLE_MAPPED = 3 };
 
 /* ---------------------------------------------------------------- the driver */
 
@@ -100,8 +59,8 @@ static void leave(const struct attn__peer *peer)
     (void)peer->cuda.ctx_pop_current(&was);
 }
 
-static int32_t fail(const struct attn__peer *peer, const char *what, gpu_result result,
-                    struct attn_error *err)
+int32_t attn__peer_fail(const struct attn__peer *peer, const char *what, gpu_result result,
+                        struct attn_error *err)
 {
     return attn__fail(err, ATTN_E_DEVICE, 0, "collectives", "%s on rank %u of %u: the driver of CUDA says %d",
                       what, peer->setup.rank, peer->setup.size, result);
@@ -109,8 +68,7 @@ static int32_t fail(const struct attn__peer *peer, const char *what, gpu_result 
 
 /* ---------------------------------------------------------------- this rank's part */
 
-/* Says why this rank cannot. The first reason stays. */
-static bool refuse(struct attn__peer *peer, const char *why)
+bool attn__peer_refuse(struct attn__peer *peer, const char *why)
 {
     if (peer->own.able != 0)
         snprintf(peer->own.why, sizeof peer->own.why, "%s", why);
@@ -152,12 +110,12 @@ static bool load_kernels(struct attn__peer *peer)
     return (peer->cuda.module_load_data(&peer->module, cuda_image_peer) == GPU_SUCCESS &&
             load_kernel(peer, "attn_peer_words", &peer->words_kernel) &&
             load_kernel(peer, "attn_peer_bytes", &peer->bytes_kernel)) ||
-           refuse(peer, "the kernels do not load on its device (sm_targets)");
+           attn__peer_refuse(peer, "the kernels do not load on its device (sm_targets)");
 }
 #else
 static bool load_kernels(struct attn__peer *peer)
 {
-    return refuse(peer, "its library was built without nvcc");
+    return attn__peer_refuse(peer, "its library was built without nvcc");
 }
 #endif
 
@@ -172,13 +130,13 @@ static bool make_staging(struct attn__peer *peer)
     void *words = NULL;
 
     if (cuda->mem_alloc(&peer->staging, staging_bytes(peer)) != GPU_SUCCESS)
-        return refuse(peer, "no device memory for staging");
+        return attn__peer_refuse(peer, "no device memory for staging");
     if (cuda->mem_host_alloc(&words, sizeof *peer->words, HOST_PORTABLE_MAPPED) != GPU_SUCCESS)
-        return refuse(peer, "no memory that its device shares with the host");
+        return attn__peer_refuse(peer, "no memory that its device shares with the host");
     memset(words, 0, sizeof *peer->words);
     peer->words = words;
     if (cuda->memset_d8_async(peer->staging, 0, staging_bytes(peer), peer->stream) != GPU_SUCCESS)
-        return refuse(peer, "staging cannot be written");
+        return attn__peer_refuse(peer, "staging cannot be written");
     peer->own.staging = peer->staging;
     return true;
 }
@@ -194,121 +152,14 @@ static void prepare(struct attn__peer *peer)
     own->context = (uint64_t)(uintptr_t)peer->context;
     fill_identity(own);
     if (peer->setup.never)
-        refuse(peer, "ATTN_NCCL_PEER is never");
+        attn__peer_refuse(peer, "ATTN_NCCL_PEER is never");
     else if (own->boot[0] == '\0')
-        refuse(peer, "its host has no boot_id");
+        attn__peer_refuse(peer, "its host has no boot_id");
     else if (cuda->device_get_pci_bus_id(own->bus, sizeof own->bus, peer->device) != GPU_SUCCESS)
-        refuse(peer, "its device has no bus id");
+        attn__peer_refuse(peer, "its device has no bus id");
     else if (load_kernels(peer) && make_staging(peer) &&
              cuda->ipc_get_mem_handle(&own->handle, peer->staging) != GPU_SUCCESS)
         memset(&own->handle, 0, sizeof own->handle); /* in one process nobody wants it */
-}
-
-/* ---------------------------------------------------------------- agreeing */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-static int32_t await_stream(const struct attn__peer *peer, struct attn_error *err)
-{
-    const uint64_t began = now_ns();
-    const struct timespec pause = {0, 50000};
-    gpu_result result;
-
-    while ((result = peer->cuda.stream_query(peer->stream)) == GPU_NOT_READY) {
-        if (now_ns() - began > peer->setup.timeout_ns)
-            return attn__fail(err, ATTN_E_PEER, 0, "comm",
-                              "rank %u of %u waited %.3g s for others to call attn_nccl_ranks_create",
-                              peer->setup.rank, peer->setup.size, (double)peer->setup.timeout_ns * 1e-9);
-        nanosleep(&pause, NULL);
-    }
-    return result == GPU_SUCCESS ? ATTN_OK : fail(peer, "attn_nccl_ranks_create", result, err);
-}
-
-/* Own records to all. */
-static int32_t exchange(struct attn__peer *peer, struct attn_error *err)
-{
-    const struct gpu_driver *cuda = &peer->cuda;
-    const struct attn__peer_setup *setup = &peer->setup;
-    const gpu_pointer own = peer->desk + offsetof(struct desk, own),
-                      all = peer->desk + offsetof(struct desk, all);
-    gpu_result result = cuda->memcpy_htod_async(own, &peer->own, sizeof peer->own, peer->stream);
-
-    if (result != GPU_SUCCESS)
-        return fail(peer, "cuMemcpyHtoDAsync", result, err);
-    int32_t status = setup->gather(setup->arg, own, all, sizeof peer->own, peer->stream, err);
-    if (status == ATTN_OK)
-        status = await_stream(peer, err);
-    if (status != ATTN_OK)
-        return status;
-    result =
-        cuda->memcpy_dtoh_async(peer->all, all, (uint64_t)setup->size * sizeof peer->all[0], peer->stream);
-    return result == GPU_SUCCESS ? await_stream(peer, err) : fail(peer, "cuMemcpyDtoHAsync", result, err);
-}
-
-/* Whether all are able, as all ranks have been told. */
-static bool all_are_able(const struct attn__peer *peer, char *why, size_t size)
-{
-    for (uint32_t i = 0; i < peer->setup.size; i++) {
-        const struct record *record = &peer->all[i];
-        if (record->version != RECORD_VERSION || record->able == 0) {
-            snprintf(why, size, "rank %u cannot: %.*s", i, (int)sizeof record->why,
-                     record->version == RECORD_VERSION ? record->why : "its library is another version");
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool map(struct attn__peer *peer, uint32_t other)
-{
-    const struct gpu_driver *cuda = &peer->cuda;
-    const struct record *record = &peer->all[other];
-    gpu_ordinal device;
-    int can = 0;
-
-    if (memcmp(record->boot, peer->own.boot, sizeof record->boot) != 0)
-        return refuse(peer, "another rank is on another host");
-    if (cuda->device_get_by_pci_bus_id(&device, record->bus) != GPU_SUCCESS)
-        return refuse(peer, "it does not see the device of another rank");
-    if (cuda->device_can_access_peer(&can, peer->device, device) != GPU_SUCCESS || can == 0)
-        return refuse(peer, "its device cannot access that of another rank");
-    if (memcmp(record->process, peer->own.process, sizeof record->process) == 0) {
-        const gpu_result result = cuda->ctx_enable_peer_access((gpu_handle)(uintptr_t)record->context, 0);
-        peer->mapped[other] = record->staging;
-        return result == GPU_SUCCESS || result == PEER_IS_ENABLED ||
-               refuse(peer, "its driver refuses access to the device of another rank");
-    }
-    peer->opened[other] =
-        cuda->ipc_open_mem_handle(&peer->mapped[other], record->handle, LAZY_PEER_ACCESS) == GPU_SUCCESS;
-    return peer->opened[other] || refuse(peer, "its driver does not map memory of another process");
-}
-
-static void map_all(struct attn__peer *peer)
-{
-    bool good = true;
-
-    peer->mapped[peer->setup.rank] = peer->staging;
-    for (uint32_t i = 0; i < peer->setup.size && good; i++)
-        good = i == peer->setup.rank || map(peer, i);
-}
-
-/* Two exchanges: who is able, and who could map all. Both are judged by all ranks alike. */
-static int32_t agree(struct attn__peer *peer, bool *on, char *why, size_t size, struct attn_error *err)
-{
-    int32_t status = exchange(peer, err);
-
-    if (status != ATTN_OK || !all_are_able(peer, why, size))
-        return status;
-    map_all(peer);
-    status = exchange(peer, err);
-    *on = status == ATTN_OK && all_are_able(peer, why, size);
-    return status;
 }
 
 /* ---------------------------------------------------------------- the connection */
@@ -322,17 +173,17 @@ static int32_t open_device(struct attn__peer *peer, struct attn_error *err)
     if (result == GPU_SUCCESS)
         result = cuda->device_primary_ctx_retain(&peer->context, peer->device);
     if (result != GPU_SUCCESS)
-        return fail(peer, "cuDevicePrimaryCtxRetain", result, err);
+        return attn__peer_fail(peer, "cuDevicePrimaryCtxRetain", result, err);
     result = cuda->ctx_push_current(peer->context);
     if (result != GPU_SUCCESS)
-        return fail(peer, "cuCtxPushCurrent", result, err);
+        return attn__peer_fail(peer, "cuCtxPushCurrent", result, err);
     result = cuda->stream_create(&peer->stream, GPU_STREAM_NON_BLOCKING);
     if (result == GPU_SUCCESS)
         result = cuda->mem_alloc(&peer->desk, sizeof(struct desk));
     if (result == GPU_SUCCESS)
         result = cuda->memcpy_htod_async(peer->desk, &state, sizeof state, peer->stream);
     leave(peer);
-    return result == GPU_SUCCESS ? ATTN_OK : fail(peer, "a stream and memory of it", result, err);
+    return result == GPU_SUCCESS ? ATTN_OK : attn__peer_fail(peer, "a stream and memory of it", result, err);
 }
 
 int32_t attn__peer_create(const struct attn__peer_setup *setup, struct attn__peer **out, char *why,
@@ -351,10 +202,10 @@ int32_t attn__peer_create(const struct attn__peer_setup *setup, struct attn__pee
     }
     int32_t status = open_device(peer, err);
     if (status == ATTN_OK && !enter(peer))
-        status = fail(peer, "cuCtxPushCurrent", GPU_UNKNOWN, err);
+        status = attn__peer_fail(peer, "cuCtxPushCurrent", GPU_UNKNOWN, err);
     if (status == ATTN_OK) {
         prepare(peer);
-        status = agree(peer, &on, why, why_size, err);
+        status = attn__peer_agree(peer, &on, why, why_size, err);
         leave(peer);
     }
     if (on)
@@ -433,12 +284,12 @@ int32_t attn__peer_call(struct attn__peer *peer, const void *send, void *receive
 
     memcpy(call.staging, peer->mapped, sizeof call.staging);
     if (!enter(peer))
-        return fail(peer, "cuCtxPushCurrent", GPU_UNKNOWN, err);
+        return attn__peer_fail(peer, "cuCtxPushCurrent", GPU_UNKNOWN, err);
     const gpu_result result = peer->cuda.launch_kernel(
         (call.send | call.receive | bytes) % 8 == 0 ? peer->words_kernel : peer->bytes_kernel, ctas,
         setup->size, 1, PEER_THREADS, 1, 1, 0, stream, arguments, NULL);
     leave(peer);
-    return result == GPU_SUCCESS ? ATTN_OK : fail(peer, "a call over peer memory", result, err);
+    return result == GPU_SUCCESS ? ATTN_OK : attn__peer_fail(peer, "a call over peer memory", result, err);
 }
 
 int32_t attn__peer_check(const struct attn__peer *peer, struct attn_error *err)
