@@ -48,9 +48,9 @@ ATTN_API int32_t attn_nccl_ranks_get(struct attn_nccl_ranks *ranks, struct attn_
 
 /*
  * 1 if calls of at most 1 MiB, all blocks together, go over peer memory; the same on all ranks. 0 if all go
- * by NCCL: then *why, unless `why` is NULL, is a sentence that says what is missing, valid until the handle is
- * destroyed. Wanted are CUDA, 2 to 8 ranks on GPUs of one host that can access each other, a library that was
- * built with nvcc, and no rank with ATTN_NCCL_PEER=never in its environment.
+ * by NCCL: then *why, unless `why` is NULL, is a sentence that says what is missing, valid until the handle
+ * is destroyed. Wanted are CUDA, 2 to 8 ranks on GPUs of one host that can access each other, a library that
+ * was built with nvcc, and no rank with ATTN_NCCL_PEER=never in its environment.
  */
 ATTN_API int32_t attn_nccl_ranks_peer(const struct attn_nccl_ranks *ranks, const char **why);
 
