@@ -141,11 +141,9 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | No
     Returns an array [batch, heads, n, dim_vo] of q's library and type. Raises Error that names the argument, its
     value and what is accepted.
     """
-    out = _empty_like(q, v)
-    left, right = _window(window)
-    _native.attention(q, k, v, out, causal=causal, scale=scale, window_left=left, window_right=right,
-                      softcap=softcap or 0.0, sinks=sinks, mask=mask, backend=backend)
-    return out
+    left, right = _window(window) if window is not None else (None, None)
+    return _native.attention(q, k, v, None, causal=causal, scale=scale, window_left=left, window_right=right,
+                             softcap=softcap or 0.0, sinks=sinks, mask=mask, backend=backend)
 
 
 def _empty_like(q: Any, v: Any) -> Any:

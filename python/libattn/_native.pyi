@@ -169,9 +169,14 @@ class Plan:
     def graph_level(self) -> int:
         """What of a capture it supports: enum attn_graph_level."""
 
-def attention(q: object, k: object, v: object, out: object, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:
+def attention(q: object, k: object, v: object, out: object | None, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> object:
     """
-    q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape. Without stream it is the one on which the library of q works now.
+    q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written and returned; None: a new one of q's library. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape. Without stream it is the one on which the library of q works now.
+    """
+
+def torch_attention(q: object, k: object, v: object, any_heads: bool, mask: object | None, causal: bool, align_start: bool, scale: float | None, window_left: int = -1, window_right: int = -1, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, kv_lens: object | None = None) -> object:
+    """
+    attention() of plain tensors of torch to a new one, laid out as libattn.torch says. None, and nothing is done, if the call needs more: tracers, modes and autocast, gradients, other dimensions than four, and heads that differ without any_heads.
     """
 
 def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: object, kv_offsets: object, kv_lens: object | None, max_q: int, max_kv: int, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', lse: object | None = None, backend: str | None = None, stream: int | None = None) -> None:

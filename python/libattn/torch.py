@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from . import _native
@@ -44,13 +45,11 @@ def scaled_dot_product_attention(
     Raises ValueError for arguments that do not go together, NotImplementedError for what needs a backward or dropout,
     and libattn.Error if no backend serves the problem.
     """
-    if attn_mask is None and dropout_p == 0.0 and _is_simple(query, key, value, enable_gqa):
-        out = _empty_result(query, value)
-        try:
-            _native.attention(
-                query, key, value, out, causal=is_causal, align_start=is_causal, scale=scale
-            )
-            return out
+    if attn_mask is None and dropout_p == 0.0 and not is_dynamo_compiling():
+        try:  # most calls are so simple, and a microsecond counts in them
+            out = _native.torch_attention(query, key, value, enable_gqa, None, is_causal, is_causal, scale)
+            if out is not None:
+                return out
         except (RuntimeError, BufferError):
             pass  # below it is mended, or refused in torch's words
     if dropout_p != 0.0:
@@ -100,8 +99,18 @@ def attention(
 
     Returns a new tensor as scaled_dot_product_attention does, and raises as it does.
     """
+    if kv_starts is None and not is_dynamo_compiling():
+        try:
+            out = _native.torch_attention(
+                query, key, value, True, mask, causal, align_start, scale, window[0], window[1], softcap, sinks,
+                alibi_slopes, kv_lens,
+            )  # fmt: skip
+            if out is not None:
+                return out
+        except (RuntimeError, BufferError):
+            pass
     query, key, value = _autocast(query, key, value)
-    if torch.compiler.is_compiling() or _is_traced(query):
+    if is_compiling() or _is_traced(query):
         return torch.ops.libattn.attention(
             query, key, value, mask, causal, align_start, scale, window[0], window[1], softcap, sinks, alibi_slopes,
             kv_starts, kv_lens,
@@ -147,7 +156,7 @@ def varlen_attention(
         raise NotImplementedError(f"dropout_p={dropout_p}: libattn is for inference and drops nothing; it accepts 0.0")
     left, right = window_size
     q, k, v = _autocast(q, k, v)
-    if torch.compiler.is_compiling() or _is_traced(q):
+    if is_compiling() or _is_traced(q):
         return torch.ops.libattn.varlen_attention(
             q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale, left, right,
             softcap, sinks, alibi_slopes,
@@ -161,17 +170,6 @@ def varlen_attention(
 
 
 # ---------------------------------------------------------------- arguments
-
-
-def _is_simple(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> bool:
-    """Whether the native function can be called at once: most calls, and those in which a microsecond counts."""
-    if torch.compiler.is_compiling() or _is_traced(query) or query.dim() != 4 or key.dim() != 4:
-        return False
-    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
-        return False
-    if torch.is_autocast_enabled("cuda" if query.is_cuda else "cpu"):
-        return False
-    return enable_gqa or query.shape[1] == key.shape[1]
 
 
 def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -115,6 +115,18 @@ Array::Array(nb::handle object, const char *name, bool written) : name_(name)
     keep_ = std::move(array);
 }
 
+bool Array::is_contiguous() const
+{
+    int64_t compact = 1;
+    bool same = true, empty = false;
+    for (int i = rank_ - 1; i >= 0; i--) {
+        same = same && (shape_[i] == 1 || strides_[i] == compact);
+        empty = empty || shape_[i] == 0;
+        compact *= shape_[i];
+    }
+    return same || empty;
+}
+
 uintptr_t Array::stream() const
 {
     void *stream = nullptr;

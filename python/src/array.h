@@ -43,6 +43,11 @@ class Array
     {
         return shape_[dim];
     }
+    // In elements, as the array has it.
+    int64_t step(int dim) const
+    {
+        return strides_[dim];
+    }
     // In bytes; 0 for a dimension of size 1, which is never stepped over.
     int64_t stride(int dim) const
     {
@@ -52,6 +57,8 @@ class Array
     {
         return (dtype_ >> 8 & 0xff) / 8;
     }
+    // Elements one behind the other in all dimensions.
+    bool is_contiguous() const;
     attn_buffer buffer() const
     {
         return {data_, 0};

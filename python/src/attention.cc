@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Attention in one call: problem, backend, plan and schedule are found again by the shape of the call.
 #include "plan.h"
+#include "torch.h"
 
 #include <cmath>
 #include <cstring>
@@ -404,18 +405,21 @@ void run_each(Entry &entry, attn_tensors &tensors, attn_kv_desc &desc, const Arr
     }
 }
 
-void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal, bool align_start,
-               std::optional<float> scale, std::optional<int> window_left, std::optional<int> window_right,
-               float softcap, nb::handle sinks_, nb::handle mask_, nb::handle slopes_,
-               const std::string &alibi, nb::handle kv_lens_, nb::handle lse_,
-               const std::optional<std::string> &wanted, std::optional<uintptr_t> given_stream)
+// The arguments of a call over dense keys, as views; absent ones are empty.
+struct Dense {
+    const Array &q, &k, &v, &out, &sinks, &mask, &slopes, &lens, &lse;
+    Options options;
+    std::optional<float> scale;
+    uint32_t alibi; // what slopes are, if there are any
+
+    void check() const;
+    Key key(Fold fold, uint32_t mask_kind) const;
+    void fill(attn_tensors &tensors, const Key &key, const attn_device &device, bool heads) const;
+    void run(const std::optional<std::string> &wanted, uintptr_t stream) const;
+};
+
+void Dense::check() const
 {
-    const Options options = {causal, align_start, window_left, window_right, softcap};
-    const Array q(q_, "q"), k(k_, "k"), v(v_, "v"), out(out_, "out", true),
-        sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
-        slopes = optional(slopes_, "alibi_slopes"), lens = optional(kv_lens_, "kv_lens"),
-        lse = optional(lse_, "lse", true);
-    const uintptr_t stream = given_stream ? *given_stream : q.stream();
     q.need_rank(4);
     k.need_rank(4).need_size(0, q.size(0));
     v.need_rank(4).need_size(0, q.size(0)).need_size(2, k.size(2));
@@ -427,45 +431,60 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
         lens.need_on(HOST).need_dtype(ATTN_INT32).need_list(q.size(0)).need_size(0, q.size(0));
     if (lse)
         lse.need_rank(3).need_size(0, q.size(0)).need_size(1, q.size(1)).need_size(2, q.size(2));
+}
 
-    const Fold fold = choose_fold(q, k, v, out, mask, sinks ? sinks : slopes, lens, lse);
-    const bool heads = fold == Fold::HEADS;
+Key Dense::key(Fold fold, uint32_t mask_kind) const
+{
     const int64_t seqs = fold == Fold::TOKENS ? q.size(0) : 1, rows = q.size(2), columns = k.size(2),
-                  times = heads ? q.size(0) : 1;
-    attn_tensors tensors;
-    attn_kv_desc desc;
-    ATTN_INIT(&tensors);
-    Mask given;
-    if (mask)
-        given = Mask(mask, q.size(0), q.size(1), rows, columns);
+                  times = fold == Fold::HEADS ? q.size(0) : 1;
     Key key = key_of(q, k, v, out, options);
     key.heads = (uint32_t)(q.size(1) * times);
     key.kv_heads = (uint32_t)(k.size(1) * times);
     key.head_dim = (uint32_t)q.size(3);
     key.head_dim_vo = (uint32_t)v.size(3);
-    key.mask = given.kind;
+    key.mask = mask_kind;
     key.sinks = (bool)sinks;
-    key.alibi = slopes ? alibi_kind(alibi) : ATTN_ALIBI_NONE;
+    key.alibi = slopes ? alibi : ATTN_ALIBI_NONE;
     key.lse = (bool)lse;
     key.max_seqs = ceil_power(seqs, "q");
     key.max_q = ceil_power(rows, "q");
     key.max_kv = ceil_power(columns < 1024 ? 1024 : columns, "k");
     key.max_rows = ceil_power(seqs * rows, "q");
+    return key;
+}
 
-    const std::shared_ptr<Entry> entry = find_entry(key, wanted);
-    const attn_device &device = entry->plan->backend->device;
-    if (mask)
-        mask.need_on(device);
-    given.give(tensors);
+void Dense::fill(attn_tensors &tensors, const Key &key, const attn_device &device, bool heads) const
+{
     give_sinks(tensors, sinks, key.heads, device);
     give_slopes(tensors, slopes, key.heads, device);
     tensors.softmax_scale = scale_of(scale, q.size(3));
     tensors.q = heads ? as_heads(q) : as_tokens(q);
     tensors.out = heads ? as_heads(out) : as_tokens(out);
+    if (lse)
+        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32), q.size(2) == 1 ? 0 : 2, 1);
+}
+
+void Dense::run(const std::optional<std::string> &wanted, uintptr_t stream) const
+{
+    check();
+    if (q.size(0) * q.size(1) * q.size(2) == 0)
+        return;
+    const Fold fold = choose_fold(q, k, v, out, mask, sinks ? sinks : slopes, lens, lse);
+    attn_tensors tensors;
+    attn_kv_desc desc;
+    ATTN_INIT(&tensors);
+    Mask given;
+    if (mask)
+        given = Mask(mask, q.size(0), q.size(1), q.size(2), k.size(2));
+    const Key key = this->key(fold, given.kind);
+    const std::shared_ptr<Entry> entry = find_entry(key, wanted);
+    const attn_device &device = entry->plan->backend->device;
+    if (mask)
+        mask.need_on(device);
+    given.give(tensors);
+    fill(tensors, key, device, fold == Fold::HEADS);
     describe_keys(desc, q, k, v, fold);
     tensors.kv_desc = &desc;
-    if (lse)
-        give_lse(tensors, lse.need_on(device).need_dtype(ATTN_F32), rows == 1 ? 0 : 2, 1);
 
     std::unique_lock<std::mutex> lock(entry->mutex, std::try_to_lock);
     if (!lock.owns_lock()) { // another thread runs this plan, and needs the lock of Python to end
@@ -477,8 +496,78 @@ void attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, boo
         run_each(*entry, tensors, desc, q, k, v, out, lse, given, lengths, stream);
         return;
     }
-    prepare(*entry, seqs, rows, columns, lengths, stream);
+    prepare(*entry, fold == Fold::TOKENS ? q.size(0) : 1, q.size(2), k.size(2), lengths, stream);
     entry->plan->run(entry->batch, tensors, entry->schedule, stream);
+}
+
+// ---------------------------------------------------------------- results
+
+// An array for the result where the caller gives none, which libattn.attention promises the layout of: that
+// of a contiguous q, else [batch, n, heads, dim].
+nb::object empty_like(nb::handle q_, const Array &q, nb::handle v_, const Array &v)
+{
+    const Torch *torch = Torch::find();
+    if (torch == nullptr || !torch->is_plain(q_) || q.rank() != 4 || v.rank() != 4) {
+        static const nb::object &general =
+            *new nb::object(nb::module_::import_("libattn").attr("_empty_like")); // of any library
+        return general(q_, v_);
+    }
+    const int64_t sizes[] = {q.size(0), q.size(1), q.size(2), v.size(3)};
+    if (q.is_contiguous())
+        return torch->empty(q_, q, sizes, {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1});
+    const int64_t row = sizes[1] * sizes[3];
+    return torch->empty(q_, q, sizes, {sizes[2] * row, sizes[3], row, 1});
+}
+
+nb::object attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, bool causal,
+                     bool align_start, std::optional<float> scale, std::optional<int> window_left,
+                     std::optional<int> window_right, float softcap, nb::handle sinks_, nb::handle mask_,
+                     nb::handle slopes_, const std::string &alibi, nb::handle kv_lens_, nb::handle lse_,
+                     const std::optional<std::string> &wanted, std::optional<uintptr_t> given_stream)
+{
+    const Array q(q_, "q"), k(k_, "k"), v(v_, "v");
+    const nb::object made = out_.is_none() ? empty_like(q_, q, v_, v) : nb::borrow(out_);
+    const Array out(made, "out", true), sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
+                                        slopes = optional(slopes_, "alibi_slopes"),
+                                        lens = optional(kv_lens_, "kv_lens"),
+                                        lse = optional(lse_, "lse", true);
+    const Options options = {causal, align_start, window_left, window_right, softcap};
+    const uint32_t kind = slopes ? alibi_kind(alibi) : ATTN_ALIBI_NONE;
+    const Dense call = {q, k, v, out, sinks, mask, slopes, lens, lse, options, scale, kind};
+    call.run(wanted, given_stream ? *given_stream : q.stream());
+    return made;
+}
+
+// As libattn.torch promises: as q is if its sequences are one behind the other, else [batch, n, heads, dim].
+nb::object empty_for(const Torch &torch, nb::handle q_, const Array &q, const Array &v)
+{
+    const int64_t batch = q.size(0), heads = q.size(1), n = q.size(2), dim = v.size(3), row = heads * dim;
+    if (batch > 1 && n > 1 && q.step(0) == heads * q.step(1))
+        return torch.empty(q_, q, {batch, heads, n, dim}, {n * row, n * dim, dim, 1});
+    return torch.empty(q_, q, {batch, heads, n, dim}, {n * row, dim, row, 1});
+}
+
+nb::object torch_attention(nb::handle q_, nb::handle k_, nb::handle v_, bool any_heads, nb::handle mask_,
+                           bool causal, bool align_start, std::optional<float> scale, int window_left,
+                           int window_right, float softcap, nb::handle sinks_, nb::handle slopes_,
+                           nb::handle kv_lens_)
+{
+    const Torch *torch = Torch::find();
+    if (torch == nullptr || !torch->is_plain(q_) || !torch->is_plain(k_) || !torch->is_plain(v_) ||
+        torch->is_watched() || torch->wants_gradient({q_, k_, v_, mask_, sinks_}))
+        return nb::none();
+    const Array q(q_, "q"), k(k_, "k"), v(v_, "v");
+    if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || (!any_heads && q.size(1) != k.size(1)))
+        return nb::none();
+    nb::object made = empty_for(*torch, q_, q, v);
+    const Array out(made, "out", true), sinks = optional(sinks_, "sinks"), mask = optional(mask_, "mask"),
+                                        slopes = optional(slopes_, "alibi_slopes"),
+                                        lens = optional(kv_lens_, "kv_lens"), lse;
+    const auto window = [](int keys) { return keys < 0 ? std::optional<int>() : keys; };
+    const Options options = {causal, align_start, window(window_left), window(window_right), softcap};
+    const Dense call = {q, k, v, out, sinks, mask, slopes, lens, lse, options, scale, ATTN_ALIBI_KEY};
+    call.run(std::nullopt, q.stream());
+    return made;
 }
 
 void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle out_, nb::handle q_offsets_,
@@ -603,7 +692,7 @@ nb::list plans()
 void bind_attention(nb::module_ &module)
 {
     using nb::arg;
-    module.def("attention", attention, arg("q"), arg("k"), arg("v"), arg("out"), nb::kw_only(),
+    module.def("attention", attention, arg("q"), arg("k"), arg("v"), arg("out").none(), nb::kw_only(),
                arg("causal") = false, arg("align_start") = false, arg("scale") = nb::none(),
                arg("window_left") = nb::none(), arg("window_right") = nb::none(), arg("softcap") = 0.0f,
                arg("sinks") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
@@ -611,8 +700,19 @@ void bind_attention(nb::module_ &module)
                arg("backend") = nb::none(), arg("stream") = nb::none(),
                "q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, "
                "dim_vo], which is "
-               "written. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are "
+               "written and returned; None: a new one of q's library. kv_lens is i32 [batch] in host memory: "
+               "keys of each sequence that count. Plans are "
                "kept by shape. Without stream it is the one on which the library of q works now.");
+    module.def(
+        "torch_attention", torch_attention, arg("q"), arg("k"), arg("v"), arg("any_heads"),
+        arg("mask").none(), arg("causal"), arg("align_start"), arg("scale").none(), arg("window_left") = -1,
+        arg("window_right") = -1, arg("softcap") = 0.0f, arg("sinks") = nb::none(),
+        arg("alibi_slopes") = nb::none(), arg("kv_lens") = nb::none(),
+        "attention() of plain tensors of torch to a new one, laid out as libattn.torch says. None, and "
+        "nothing is done, "
+        "if the call needs more: tracers, modes and autocast, gradients, other dimensions than four, "
+        "and heads that "
+        "differ without any_heads.");
     module.def("varlen_attention", varlen_attention, arg("q"), arg("k"), arg("v"), arg("out"),
                arg("q_offsets"), arg("kv_offsets"), arg("kv_lens").none(), arg("max_q"), arg("max_kv"),
                nb::kw_only(), arg("causal") = false, arg("align_start") = false, arg("scale") = nb::none(),

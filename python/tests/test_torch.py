@@ -6,12 +6,16 @@ python test_torch.py [test_...]: all tests, or those named. python test_torch.py
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -434,6 +438,157 @@ def test_errors() -> None:
         check(sdpa(q[:0], k[:0], v[:0]).shape == (0, 4, 5, 64), "no sequences: nothing")
 
 
+# ---------------------------------------------------------------- what calls keep
+
+
+def kept_calls() -> dict[str, Callable[[], torch.Tensor]]:
+    """Calls that differ in one thing each, over the same memory where that can be."""
+    memory = torch.randn(3, 4, 4096)
+    lens, sinks = torch.tensor([3, 16], dtype=torch.int32), torch.randn(4)
+    mask = torch.rand(1, 1, 16, 16) > 0.3
+    mask[..., 0] = True
+
+    def over(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Any:
+        return (part.flatten().to(dtype).as_strided(shape, strides) for part in memory)
+
+    shapes = {
+        "contiguous": ((2, 4, 16, 64), (4096, 1024, 64, 1)),
+        "tokens outside": ((2, 4, 16, 64), (4096, 64, 256, 1)),
+        "gaps": ((2, 4, 16, 64), (4096, 1024, 128, 1)),
+        "one sequence": ((1, 4, 16, 64), (4096, 1024, 64, 1)),
+        "one sequence, tokens outside": ((1, 4, 16, 64), (4096, 64, 256, 1)),
+        "fewer tokens": ((2, 4, 15, 64), (4096, 1024, 64, 1)),
+        "one token": ((2, 4, 1, 64), (4096, 1024, 64, 1)),
+        "one token of one sequence": ((1, 4, 1, 64), (4096, 64, 64, 1)),
+        "fewer heads": ((2, 2, 16, 64), (4096, 1024, 64, 1)),
+        "smaller heads": ((2, 4, 16, 32), (4096, 1024, 64, 1)),
+    }
+    calls = {}
+    for name, layout in shapes.items():
+        for dtype in BOUNDS:
+            calls[f"{name}, {dtype}"] = lambda x=tuple(over(*layout, dtype)): attn.scaled_dot_product_attention(*x)
+    q, k, v = over(*shapes["contiguous"])
+    _, wide, _ = over(*shapes["tokens outside"])
+    for name, options in {
+        "causal": dict(causal=True),
+        "from the start": dict(causal=True, align_start=True),
+        "scale": dict(scale=0.3),
+        "window": dict(window=(2, 3)),
+        "softcap": dict(softcap=2.0),
+        "sinks": dict(sinks=sinks),
+        "slopes": dict(alibi_slopes=sinks.abs()),
+        "lengths": dict(kv_lens=lens),
+        "other lengths": dict(kv_lens=lens.flip(0)),
+        "mask": dict(mask=mask),
+    }.items():
+        calls[name] = lambda options=options: attn.attention(q, k, v, **options)
+    calls["keys with other strides"] = lambda: attn.attention(q, wide, v)
+    calls["values with other strides"] = lambda: attn.attention(q, k, wide)
+    calls["queries with other strides"] = lambda: attn.attention(wide, k, v)
+    calls["narrow values"] = lambda: attn.attention(q, k, v[..., :32])
+    calls["libattn.attention"] = lambda: libattn.attention(q, k, v)
+    calls["libattn.attention, tokens outside"] = lambda: libattn.attention(wide, k, v)
+    return calls
+
+
+def test_kept() -> None:
+    """Calls in any order and in several threads give, bit for bit, what each gives with nothing kept."""
+    first, calls = {}, kept_calls()
+    for name, call in calls.items():
+        libattn._native.forget_plans()
+        first[name] = call()
+    wrong: list[str] = []
+
+    def again(seed: int) -> None:
+        for i in torch.randperm(len(calls) * 5, generator=torch.Generator().manual_seed(seed)).tolist():
+            name = list(calls)[i % len(calls)]
+            out = calls[name]()
+            if out.stride() != first[name].stride() or not torch.equal(out, first[name]):
+                wrong.append(name)
+
+    again(0)
+    check(not wrong, "calls in any order", sorted(set(wrong)))
+    wrong.clear()
+    threads = [threading.Thread(target=again, args=(seed,)) for seed in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, "calls of four threads", sorted(set(wrong)))
+    q, k, v = tensors(1, 4, 4, 1, 9, 64)
+    expected = in_double(q, k, v)
+    for _ in range(50):  # tensors that are gone, others in their place
+        out = attn.scaled_dot_product_attention(q.clone(), k.clone(), v.clone())
+        if not torch.allclose(out.double(), expected, atol=1e-5):
+            break
+    close(out, expected, "tensors that were freed")
+    q[:] = torch.randn_like(q)
+    close(attn.scaled_dot_product_attention(q, k, v), in_double(q, k, v), "other numbers in the same memory")
+    for m in range(1, 600):
+        attn.attention(q, k[:, :, :1], v[:, :, :1], window=(m, -1))
+    check(len(libattn._native.plans()) <= 256, "kept plans are bounded", str(len(libattn._native.plans())))
+
+
+def test_result_layout() -> None:
+    """The strides of a result are as the documents say, by whichever way it was made."""
+    for batch, heads, n, dim_v in (
+        (1, 4, 6, 64), (2, 4, 6, 64), (2, 4, 1, 64), (1, 1, 6, 64), (2, 1, 6, 64), (2, 4, 6, 32),
+    ):  # fmt: skip
+        q, k, v = tensors(batch, heads, heads, n, 9, 64, dim_v)
+        for name, x in (("contiguous", q), ("tokens outside", q.transpose(1, 2).contiguous().transpose(1, 2)),
+                        ("gaps", torch.cat([q, q], 3)[..., :64])):  # fmt: skip
+            for out in (attn.scaled_dot_product_attention(x, k, v), attn.attention(x, k, v, softcap=30.0)):
+                as_query = batch > 1 and n > 1 and x.stride(0) == heads * x.stride(1)
+                there = out if as_query else out.transpose(1, 2)
+                check(out.shape == (batch, heads, n, dim_v) and there.is_contiguous() and not out.requires_grad,
+                      f"layout of a result, {name} {(batch, heads, n, dim_v)}", str(out.stride()))
+            out = libattn.attention(x, k, v)
+            there = out if x.is_contiguous() else out.transpose(1, 2)
+            check(there.is_contiguous() and type(out) is torch.Tensor,
+                  f"of libattn.attention, {name} {(batch, heads, n, dim_v)}", str(out.stride()))
+    with case("inference tensors"), torch.inference_mode():
+        check(attn.scaled_dot_product_attention(q, k, v).is_inference(), "a result in inference mode is of that mode")
+    with case("parameters"):
+        parameter = torch.nn.Parameter(q, requires_grad=False)
+        out = attn.scaled_dot_product_attention(parameter, k, v)
+        check(type(out) is torch.Tensor, "a parameter as query gives a tensor", str(type(out)))
+
+
+def test_watched() -> None:
+    """Tracers, modes, subclasses and gradients are noticed at every argument, also after a plain call."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    q, k, v = tensors(2, 4, 4, 5, 7, 64)
+    for call in (attn.scaled_dot_product_attention, attn.attention):
+        name = call.__name__
+        plain = call(q, k, v)
+        for i, wanted in enumerate(("query", "key", "value")):
+            given = [q, k, v]
+            given[i] = given[i].clone().requires_grad_()
+            refused(lambda: call(*given), f"{name}: a gradient for {wanted}", "NotImplementedError", "requires_grad")
+            with case(f"{name}: {wanted} requires a gradient, no_grad"), torch.no_grad():
+                check(torch.equal(call(*given), plain), f"{name}: {wanted} requires a gradient, under no_grad")
+        seen: list[str] = []
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                seen.append(str(function))
+                return function(*args, **(kwargs or {}))
+
+        with case(f"{name}: a dispatch mode"), Mode():
+            call(q, k, v)
+        check("libattn.attention.default" in seen, f"{name}: a dispatch mode sees the operator", str(seen))
+        with case(f"{name}: fake tensors"), FakeTensorMode() as mode:
+            out = call(*(mode.from_tensor(x) for x in (q, k, v)))
+            check(type(out) is not torch.Tensor and out.shape == q.shape, f"{name}: fake tensors", str(type(out)))
+        with case(f"{name}: autocast"), torch.autocast("cpu", torch.bfloat16):
+            check(call(q, k, v).dtype == torch.bfloat16, f"{name}: autocast after a plain call")
+        check(torch.equal(call(q, k, v), plain), f"{name}: a plain call after all these")
+    refused(lambda: attn.attention(q, k, v, sinks=torch.randn(4).requires_grad_()), "a gradient for sinks",
+            "NotImplementedError", "requires_grad")  # fmt: skip
+
+
 # ---------------------------------------------------------------- operators
 
 
@@ -633,10 +788,67 @@ def bench() -> None:
                 for f in (attn.scaled_dot_product_attention, reference_sdpa)
             ]
         print(f"{name:44} {pair[0]:9.1f} {pair[1]:9.1f}")
-    q, k, v = tensors(1, 1, 1, 1, 1, 8)
+    overhead()
+
+
+def plan_in_c(problem: str) -> Callable[[int], float]:
+    """Microseconds of a run of the plan of a problem from C, by a library that is compiled here."""
+    package = Path(libattn.__file__).parent
+    include = next(package.rglob("attn/attn.h")).parents[1]
+    libattn_so = next(package.rglob("libattn.so.0"))
+    library = Path(tempfile.mkdtemp()) / "plan_run.so"
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-D_POSIX_C_SOURCE=200809L", f"-I{include}",
+         Path(__file__).with_name("plan_run.c"), libattn_so, f"-Wl,-rpath,{libattn_so.parent}", "-o", library],
+        check=True,
+    )  # fmt: skip
+    functions = ctypes.CDLL(str(library))
+    shutil.rmtree(library.parent)
+    functions.plan_run.restype = ctypes.c_double
+    if functions.plan_open(problem.encode()) != 0:
+        raise RuntimeError(f"no plan for {problem}")
+    return functions.plan_run
+
+
+def loops(call: Callable[[], Any], count: int = 1000) -> float:
+    """Microseconds of a call: the best of ten loops."""
+    times = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        times.append(time.perf_counter() - begin)
+    return min(times) / count * 1e6
+
+
+def overhead() -> None:
+    """What a call of one query token, key and head costs beside the same plan run from C."""
+    q, k, v = tensors(1, 1, 1, 1, 1, 64)
     out = torch.empty_like(q)
-    print(f"{'the native call of one key alone':44} {median(lambda: libattn._native.attention(q, k, v, out)):9.1f}")
-    print(f"{'the operator of one key':44} {median(lambda: torch.ops.libattn.attention(q, k, v)):9.1f}")
+    libattn._native.forget_plans()
+    libattn.attention(q, k, v)
+    run = plan_in_c(libattn._native.plans()[0]["problem"])
+    calls = {
+        "torch's scaled_dot_product_attention": lambda: reference_sdpa(q, k, v),
+        "libattn.torch.scaled_dot_product_attention": lambda: attn.scaled_dot_product_attention(q, k, v),
+        "libattn.torch.attention": lambda: attn.attention(q, k, v),
+        "libattn.attention": lambda: libattn.attention(q, k, v),
+        "the native call into a tensor that is there": lambda: libattn._native.attention(q, k, v, out),
+        "the operator": lambda: torch.ops.libattn.attention(q, k, v),
+        "torch.empty_like": lambda: torch.empty_like(q),
+    }
+    rounds: dict[str, list[float]] = {name: [] for name in calls}
+    in_c = []
+    with torch.no_grad():
+        for _ in range(7):  # by turns, for other work on the machine comes and goes
+            in_c.append(min(run(1000) for _ in range(10)))
+            for name, call in calls.items():
+                rounds[name].append(loops(call))
+    middle = sorted(in_c)[3]
+    print(f"\none query token, key and head of 64: medians of minima; the plan run from C takes {middle:.2f}")
+    print(f"{'':44} {'call':>9} {'above C':>9}")
+    for name, times in rounds.items():
+        print(f"{name:44} {sorted(times)[3]:9.2f} {sorted(times)[3] - middle:9.2f}")
 
 
 torch.manual_seed(0)
