@@ -45,6 +45,7 @@ struct Entry {
     std::shared_ptr<Plan> plan;
     Memory schedule, arrays; // arrays: q_offsets [n + 1] and kv_lens [n]
     Staging staging, host;
+    Mark copied; // behind the last copies out of these two
     attn_batch batch{};
     attn_batch_host copies{};
     int64_t seqs = 0, rows = 0, columns = 0; // what the schedule is for
@@ -162,6 +163,8 @@ std::shared_ptr<Entry> make_entry(Cache &cache, const Key &key, const char *want
     }
     entry->schedule = Memory(backend, entry->plan->sizes.schedule);
     entry->staging = Staging(backend, entry->plan->sizes.staging);
+    if (!backend->is_host())
+        entry->copied = Mark(backend);
     if (!key.packed) {
         const uint64_t bytes = (2 * (uint64_t)key.max_seqs + 1) * sizeof(int32_t);
         entry->host = Staging(backend, bytes);
@@ -201,8 +204,8 @@ void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const in
         return;
     Backend &backend = *entry.plan->backend;
     Error error;
-    if (!backend.is_host()) // a copy of the last lengths may be under way
-        check(attn_stream_synchronize(backend.get(), (void *)stream, error.get()), error);
+    if (!backend.is_host()) // not for the stream, which may have much to do
+        entry.copied.wait(stream);
     entry.seqs = 0;
     int32_t *offsets = (int32_t *)entry.host.span().buffer.data, *lens = offsets + seqs + 1;
     for (int64_t i = 0; i <= seqs; i++)
@@ -232,9 +235,11 @@ void prepare(Entry &entry, int64_t seqs, int64_t rows, int64_t columns, const in
     entry.copies.q_offsets = offsets;
     entry.copies.kv_lens = lens;
     const attn_span schedule = entry.schedule.span(), staging = entry.staging.span();
-    check(
-        attn_plan_prepare(entry.plan->handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()),
-        error);
+    const int32_t status =
+        attn_plan_prepare(entry.plan->handle.get(), &batch, &schedule, &staging, (void *)stream, error.get());
+    if (!backend.is_host())
+        entry.copied.set(stream);
+    check(status, error);
     entry.kv_lens.assign(kv_lens, kv_lens + given);
     entry.seqs = seqs;
     entry.rows = rows;
@@ -664,10 +669,14 @@ void varlen_attention(nb::handle q_, nb::handle k_, nb::handle v_, nb::handle ou
         }
     }
     const attn_span schedule = entry->schedule.span(), staging = entry->staging.span();
-    if (!plan.backend->is_host() && staging.size > 0)
-        check(attn_stream_synchronize(plan.backend->get(), (void *)stream, error.get()), error);
-    check(attn_plan_prepare(plan.handle.get(), &batch, &schedule, &staging, (void *)stream, error.get()),
-          error);
+    const bool pinned = !plan.backend->is_host() && staging.size > 0;
+    if (pinned)
+        entry->copied.wait(stream);
+    const int32_t status =
+        attn_plan_prepare(plan.handle.get(), &batch, &schedule, &staging, (void *)stream, error.get());
+    if (pinned)
+        entry->copied.set(stream);
+    check(status, error);
     plan.run(batch, tensors, entry->schedule, stream);
 }
 

@@ -80,6 +80,42 @@ Staging::~Staging()
         std::free(data_);
 }
 
+Mark::Mark(std::shared_ptr<Backend> owner) : backend_(std::move(owner))
+{
+    Error error;
+    const int32_t status = attn_event_create(backend_->get(), &event_, error.get());
+    if (status != ATTN_E_UNSUPPORTED)
+        check(status, error);
+}
+
+Mark &Mark::operator=(Mark &&other) noexcept
+{
+    std::swap(backend_, other.backend_);
+    std::swap(event_, other.event_);
+    return *this;
+}
+
+Mark::~Mark()
+{
+    if (event_ != nullptr)
+        attn_event_destroy(backend_->get(), event_);
+}
+
+void Mark::set(uintptr_t stream)
+{
+    Error error;
+    if (event_ != nullptr)
+        check(attn_event_record(backend_->get(), event_, (void *)stream, error.get()), error);
+}
+
+void Mark::wait(uintptr_t stream) const
+{
+    Error error;
+    check(event_ != nullptr ? attn_event_synchronize(backend_->get(), event_, error.get())
+                            : attn_stream_synchronize(backend_->get(), (void *)stream, error.get()),
+          error);
+}
+
 // ---------------------------------------------------------------- problems
 
 attn_problem parse(const std::string &text)

@@ -105,6 +105,30 @@ class Staging
     bool pinned_ = false;
 };
 
+// A place in a stream: that of copies out of memory of the host, which is written again only when they are
+// done.
+class Mark
+{
+  public:
+    Mark() = default;
+    explicit Mark(std::shared_ptr<Backend> owner);
+    Mark(Mark &&other) noexcept
+    {
+        *this = std::move(other);
+    }
+    Mark &operator=(Mark &&other) noexcept;
+    ~Mark();
+
+    // Behind everything that is on the stream now.
+    void set(uintptr_t stream);
+    // Until it is reached; of a backend without events until the stream has nothing to do.
+    void wait(uintptr_t stream) const;
+
+  private:
+    std::shared_ptr<Backend> backend_;
+    void *event_ = nullptr;
+};
+
 // A problem string as a struct.
 attn_problem parse(const std::string &text);
 // Its canonical string.
