@@ -184,6 +184,11 @@ def varlen_attention(q: object, k: object, v: object, out: object, q_offsets: ob
     Sequences one behind the other: q [tokens, heads, dim], k and v [keys, kv_heads, dim], out [tokens, heads, dim_vo], which is written. q_offsets and kv_offsets are i32 [n + 1], kv_lens i32 [n], on their device; without kv_lens (on a CPU) a sequence has all keys up to the next one.
     """
 
+def torch_varlen_attention(q: object, k: object, v: object, q_offsets: object, kv_offsets: object, max_q: int, max_kv: int, causal: bool, scale: float | None, window_left: int, window_right: int, softcap: float, sinks: object | None, alibi_slopes: object | None) -> object:
+    """
+    varlen_attention() of plain tensors of torch in host memory to a new one; alibi is 'distance'. None, and nothing is done, if the call needs more, as of torch_attention().
+    """
+
 def plans() -> list:
     """
     Backend, device, problem and kernels of each plan that attention calls have made.

@@ -155,6 +155,16 @@ def varlen_attention(
     if dropout_p != 0.0:
         raise NotImplementedError(f"dropout_p={dropout_p}: libattn is for inference and drops nothing; it accepts 0.0")
     left, right = window_size
+    if not is_dynamo_compiling():
+        try:
+            out = _native.torch_varlen_attention(
+                q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale, left, right,
+                softcap, sinks, alibi_slopes,
+            )  # fmt: skip
+            if out is not None:
+                return out
+        except (RuntimeError, BufferError, TypeError):
+            pass  # below offsets of other types are converted, too
     q, k, v = _autocast(q, k, v)
     if is_compiling() or _is_traced(q):
         return torch.ops.libattn.varlen_attention(

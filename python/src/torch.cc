@@ -14,10 +14,10 @@ nb::object call(PyObject *function)
     return result;
 }
 
-nb::object tuple_of(const int64_t (&numbers)[4])
+nb::object tuple_of(const int64_t *numbers, int count)
 {
-    nb::object tuple = nb::steal(PyTuple_New(4));
-    for (Py_ssize_t i = 0; tuple.is_valid() && i < 4; i++) {
+    nb::object tuple = nb::steal(PyTuple_New(count));
+    for (Py_ssize_t i = 0; tuple.is_valid() && i < count; i++) {
         PyObject *number = PyLong_FromLongLong(numbers[i]);
         if (number == nullptr || PyTuple_SetItem(tuple.ptr(), i, number) != 0)
             throw nb::python_error();
@@ -98,20 +98,20 @@ bool Torch::wants_gradient(std::initializer_list<nb::handle> tensors) const
     return false;
 }
 
-nb::object Torch::empty(nb::handle like, const Array &view, const int64_t (&sizes)[4],
-                        const int64_t (&strides)[4]) const
+nb::object Torch::empty(nb::handle like, const Array &view, int rank, const int64_t *sizes,
+                        const int64_t *strides) const
 {
     // empty_like takes three quarters of the time. It keeps strides of tensors without gaps, which these are;
     // of a dimension of size 1 they say nothing.
-    bool same = view.rank() == 4;
-    for (int i = 0; same && i < 4; i++)
+    bool same = view.rank() == rank;
+    for (int i = 0; same && i < rank; i++)
         same = view.size(i) == sizes[i] && (sizes[i] == 1 || view.step(i) == strides[i]) && sizes[i] != 0;
     PyObject *made = nullptr;
     if (same) {
         PyObject *arguments[] = {like.ptr()};
         made = PyObject_Vectorcall(empty_like_, arguments, 1, nullptr);
     } else {
-        const nb::object size = tuple_of(sizes), stride = tuple_of(strides);
+        const nb::object size = tuple_of(sizes, rank), stride = tuple_of(strides, rank);
         PyObject *arguments[] = {like.ptr(), size.ptr(), stride.ptr()};
         made = PyObject_VectorcallMethod(new_empty_strided_, arguments, 3, nullptr);
     }

@@ -20,11 +20,17 @@ class Torch
     // Whether a gradient of a result of these would be wanted; they are tensors or None.
     bool wants_gradient(std::initializer_list<nb::handle> tensors) const;
     // A new tensor of the type and device of `like`, which `view` is a view of.
-    nb::object empty(nb::handle like, const Array &view, const int64_t (&sizes)[4],
-                     const int64_t (&strides)[4]) const;
+    template <int N>
+    nb::object empty(nb::handle like, const Array &view, const int64_t (&sizes)[N],
+                     const int64_t (&strides)[N]) const
+    {
+        return empty(like, view, N, sizes, strides);
+    }
 
   private:
     bool fill();
+    nb::object empty(nb::handle like, const Array &view, int rank, const int64_t *sizes,
+                     const int64_t *strides) const;
 
     PyObject *tensor_ = nullptr, *parameter_ = nullptr;
     PyObject *count_modes_ = nullptr, *tracing_state_ = nullptr, *has_autocast_ = nullptr,

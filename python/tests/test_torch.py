@@ -486,6 +486,15 @@ def kept_calls() -> dict[str, Callable[[], torch.Tensor]]:
     calls["values with other strides"] = lambda: attn.attention(q, k, wide)
     calls["queries with other strides"] = lambda: attn.attention(wide, k, v)
     calls["narrow values"] = lambda: attn.attention(q, k, v[..., :32])
+    packed = [x[0].transpose(0, 1) for x in (q, k, v)]
+    for name, ends in (("packed", (0, 5, 16)), ("packed, other lengths", (0, 9, 16)), ("packed, three", (0, 5, 9, 16))):
+        for dtype in (torch.int32, torch.int64):
+            calls[f"{name}, {dtype}"] = lambda cu=torch.tensor(ends, dtype=dtype): attn.varlen_attention(
+                *packed, cu, cu, 16, 16, causal=True
+            )
+    calls["packed, queries with other strides"] = lambda cu=torch.tensor((0, 16), dtype=torch.int32): (
+        attn.varlen_attention(packed[0].contiguous(), *packed[1:], cu, cu, 16, 16)
+    )
     calls["libattn.attention"] = lambda: libattn.attention(q, k, v)
     calls["libattn.attention, tokens outside"] = lambda: libattn.attention(wide, k, v)
     return calls
@@ -559,9 +568,15 @@ def test_watched() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    q, k, v = tensors(2, 4, 4, 5, 7, 64)
-    for call in (attn.scaled_dot_product_attention, attn.attention):
+    cu = torch.tensor((0, 3, 7), dtype=torch.int32)
+
+    def varlen_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return attn.varlen_attention(q[0, :, :7], k[0, :, :7], v[0, :, :7], cu, cu, 4, 4)
+
+    q, k, v = tensors(2, 7, 7, 7, 7, 64)
+    for call in (attn.scaled_dot_product_attention, attn.attention, varlen_attention):
         name = call.__name__
+        operator = "libattn.varlen_attention.default" if call is varlen_attention else "libattn.attention.default"
         plain = call(q, k, v)
         for i, wanted in enumerate(("query", "key", "value")):
             given = [q, k, v]
@@ -578,10 +593,10 @@ def test_watched() -> None:
 
         with case(f"{name}: a dispatch mode"), Mode():
             call(q, k, v)
-        check("libattn.attention.default" in seen, f"{name}: a dispatch mode sees the operator", str(seen))
-        with case(f"{name}: fake tensors"), FakeTensorMode() as mode:
+        check(operator in seen, f"{name}: a dispatch mode sees the operator", str(seen))
+        with case(f"{name}: fake tensors"), FakeTensorMode(allow_non_fake_inputs=True) as mode:
             out = call(*(mode.from_tensor(x) for x in (q, k, v)))
-            check(type(out) is not torch.Tensor and out.shape == q.shape, f"{name}: fake tensors", str(type(out)))
+            check(type(out) is not torch.Tensor and out.shape == plain.shape, f"{name}: fake tensors", str(type(out)))
         with case(f"{name}: autocast"), torch.autocast("cpu", torch.bfloat16):
             check(call(q, k, v).dtype == torch.bfloat16, f"{name}: autocast after a plain call")
         check(torch.equal(call(q, k, v), plain), f"{name}: a plain call after all these")
@@ -835,7 +850,7 @@ def loops(call: Callable[[], Any], count: int = 1000) -> float:
 def overhead() -> None:
     """What a call of one query token, key and head costs beside the same plan run from C."""
     q, k, v = tensors(1, 1, 1, 1, 1, 64)
-    out = torch.empty_like(q)
+    out, packed, cu = torch.empty_like(q), (q[0], k[0], v[0]), torch.tensor((0, 1), dtype=torch.int32)
     libattn._native.forget_plans()
     libattn.attention(q, k, v)
     run = plan_in_c(libattn._native.plans()[0]["problem"])
@@ -843,6 +858,7 @@ def overhead() -> None:
         "torch's scaled_dot_product_attention": lambda: reference_sdpa(q, k, v),
         "libattn.torch.scaled_dot_product_attention": lambda: attn.scaled_dot_product_attention(q, k, v),
         "libattn.torch.attention": lambda: attn.attention(q, k, v),
+        "libattn.torch.varlen_attention": lambda: attn.varlen_attention(*packed, cu, cu, 1, 1),
         "libattn.attention": lambda: libattn.attention(q, k, v),
         "the native call into a tensor that is there": lambda: libattn._native.attention(q, k, v, out),
         "the operator": lambda: torch.ops.libattn.attention(q, k, v),
