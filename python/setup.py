@@ -44,7 +44,7 @@ native = Extension(
     "libattn._native",
     sources=[f"src/{name}.cc"
              for name in ("array", "attention", "core", "handle", "module", "nanobind", "plan", "serving", "threads",
-                           "torch")],
+                          "torch")],
     include_dirs=[str(INSTALLED / "include"),
                   *(str(NANOBIND / part) for part in ("include", "src", "ext/robin_map/include"))],
     depends=[f"src/{name}.h" for name in ("array", "handle", "plan", "torch")],

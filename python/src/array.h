@@ -57,6 +57,11 @@ class Array
     {
         return (dtype_ >> 8 & 0xff) / 8;
     }
+    // Whether it was viewed by the exchange table of its type, as tensors of torch are.
+    bool has_table() const
+    {
+        return object_.is_valid();
+    }
     // Elements one behind the other in all dimensions.
     bool is_contiguous() const;
     attn_buffer buffer() const

@@ -511,7 +511,7 @@ void Dense::run(const std::optional<std::string> &wanted, uintptr_t stream) cons
 // of a contiguous q, else [batch, n, heads, dim].
 nb::object empty_like(nb::handle q_, const Array &q, nb::handle v_, const Array &v)
 {
-    const Torch *torch = Torch::find();
+    const Torch *torch = q.has_table() ? Torch::find() : nullptr;
     if (torch == nullptr || !torch->is_plain(q_) || q.rank() != 4 || v.rank() != 4) {
         static const nb::object &general =
             *new nb::object(nb::module_::import_("libattn").attr("_empty_like")); // of any library
