@@ -8,5 +8,7 @@ NB_MODULE(_native, module)
     bind_core(module);
     bind_plan(module);
     bind_attention(module);
+    bind_packed(module);
+    bind_calls(module);
     bind_serving(module);
 }

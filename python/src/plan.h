@@ -84,4 +84,6 @@ void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim)
 void bind_plan(nb::module_ &module);
 void bind_core(nb::module_ &module);
 void bind_attention(nb::module_ &module);
+void bind_packed(nb::module_ &module);
+void bind_calls(nb::module_ &module);
 void bind_serving(nb::module_ &module);
