@@ -196,11 +196,13 @@ static void add_tile(const struct row_block *block, struct row *row)
         return;
     if (tile_max > row->max + RESCALE_THRESHOLD)
         raise_max(block, row, tile_max);
+    /* Keys before any that weighs something may have scores of -infinity: they weigh nothing. */
+    const double base = row->max == -(double)INFINITY ? 0 : row->max;
     memset(row->tile, 0, dim_vo * sizeof(float));
     double l = 0;
     for (uint32_t i = 0; i < count; i++) {
         const float *v = tile->v + (size_t)seen[i] * tile->v_stride;
-        float p = expf((float)(s[i] - row->max));
+        float p = expf((float)(s[i] - base));
         l += (double)p;
         for (uint32_t d = 0; d < dim_vo; d++)
             row->tile[d] += p * v[d];

@@ -95,6 +95,17 @@ static void fill_rising_query(const struct conform_case *c, const struct scaled_
 
 static const struct case_contents rising = {fill_rising_key, fill_rising_query};
 
+/* The first keys weigh nothing, as if they were masked, and all others so little that an f32 of exp(score) is
+ * 0: exponents have to count from a maximum that comes late. */
+static void fill_late_key(const struct conform_case *c, const struct scaled_vector *k,
+                          const struct scaled_vector *v, int64_t slot)
+{
+    fill_rising_key(c, k, v, slot);
+    put(k, 0, slot < 200 ? -INFINITY : -rising_query(c));
+}
+
+static const struct case_contents late = {fill_late_key, fill_rising_query};
+
 /* Those that are `full` are left out of short runs. */
 static const struct {
     const char *problem;
@@ -107,6 +118,7 @@ static const struct {
     {"heads=1 head_dim=64 q=bf16 out=f32 block=64 lse=1", &tail_lengths, &tail, true},
     {"heads=2 kv_heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &rising, true},
     {"heads=1 head_dim=128 q=f16 block=16 window=500 lse=1", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &late, true},
     /* Where nothing is hidden, nobody looks for NaN of what a row does not see. */
     {"heads=1 head_dim=64 q=bf16 causal=0 block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=256 q=bf16 block=16", &rising_lengths, &rising, true},
