@@ -3,6 +3,12 @@
  * and the run on it (convert.h). */
 #include "families.h"
 
+/* The type of 16 bits that keys and values become: that of the queries, or the one that 8-bit ones become. */
+static uint32_t converted_dtype(const struct attn_problem *p)
+{
+    return p->q_dtype == ATTN_F16 ? ATTN_F16 : ATTN_BF16;
+}
+
 /* Whether keys or values have scales of their own. */
 static bool scales_each(const struct attn_problem *p)
 {
@@ -13,7 +19,7 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem)
 {
     struct attn_problem p = *problem;
 
-    p.k_dtype = p.v_dtype = p.q_dtype;
+    p.k_dtype = p.v_dtype = converted_dtype(problem);
     p.k_scale = scales_each(problem) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
     p.v_scale = ATTN_SCALES_NONE;
     p.kv_source = ATTN_KV_CACHE;
@@ -23,13 +29,16 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem)
 }
 
 /* Values times scales of their own need the range of bf16, and keys with such have a kernel without rules. A
- * page of the workspace has either cached or new tokens. */
+ * page of the workspace has either cached or new tokens. One scale of all queries becomes part of those of
+ * keys. */
 static bool has_kernels(const struct attn_problem *p, bool plain)
 {
-    return attn__dtype_size(p->q_dtype) == 2 && attn__dtype_size(p->k_dtype) == 1 &&
-           attn__dtype_size(p->v_dtype) == 1 && attn__dtype_size(p->out_dtype) > 1 &&
-           (!scales_each(p) || (p->q_dtype == ATTN_BF16 && plain)) && p->kv_source != ATTN_KV_CACHE_NEW &&
-           p->head_dim % GPU_CONVERTED_COLUMNS == 0 && p->head_dim_vo % GPU_CONVERTED_COLUMNS == 0 &&
+    return attn__dtype_size(p->q_dtype) <= 2 && p->q_scale <= ATTN_SCALES_TENSOR &&
+           attn__dtype_size(p->k_dtype) == 1 && attn__dtype_size(p->v_dtype) == 1 &&
+           attn__dtype_size(p->out_dtype) > 1 &&
+           (!scales_each(p) || (converted_dtype(p) == ATTN_BF16 && plain)) &&
+           p->kv_source != ATTN_KV_CACHE_NEW && p->head_dim % GPU_CONVERTED_COLUMNS == 0 &&
+           p->head_dim_vo % GPU_CONVERTED_COLUMNS == 0 &&
            (uint64_t)p->max_q * (p->heads / p->kv_heads) >= GPU_CONVERTED_MIN_ROWS;
 }
 
@@ -118,7 +127,7 @@ static struct gpu_cache converted_cache(const struct attn_problem *p, uint64_t a
                               .x_bytes = (uint32_t)head,
                               .size = sizeof(uint16_t),
                               .dim = dim,
-                              .dtype = p->q_dtype,
+                              .dtype = converted_dtype(p),
                               .scale.value = 1};
 }
 
@@ -138,7 +147,7 @@ static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const 
                               .entries = scales + scales_of_head * p->kv_heads,
                               .k_scale = scales_of_head > 0 ? scales : begin,
                               .k_scale_stride = (int64_t)scales_of_head,
-                              .bf16 = p->q_dtype == ATTN_BF16};
+                              .bf16 = converted_dtype(p) == ATTN_BF16};
 
     out.run.schedule += part->first_pages_offset;
     out.run.batch.block = part->converted_block;

@@ -143,7 +143,7 @@ static int32_t find_kernel(struct gpu_context *context, const struct attn_proble
                            struct attn_error *err)
 {
     const struct instance *own = instance_of(p);
-    const uint32_t dtype = p->q_dtype;
+    const uint32_t dtype = p->k_dtype; /* that of 16 and 32 bits is the type of products */
     int threads = 0;
     char name[64];
 

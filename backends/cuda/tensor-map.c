@@ -72,8 +72,9 @@ static bool has_query_box(const struct gpu_run *run, uint32_t rows, bool parts)
 {
     const struct gpu_tensor *q = &run->q;
 
-    return run->q_rope.base == 0 && (rows % run->group == 0 || (parts && run->group % rows == 0)) &&
-           q->base % 16 == 0 && is_stride(q->token_stride) &&
+    return attn__dtype_size(run->problem.q_dtype) == 2 && run->q_rope.base == 0 &&
+           (rows % run->group == 0 || (parts && run->group % rows == 0)) && q->base % 16 == 0 &&
+           is_stride(q->token_stride) &&
            (run->problem.heads == 1 ||
             (is_stride(q->head_stride) && is_stride(q->head_stride * (int64_t)run->group)));
 }

@@ -119,7 +119,8 @@ GPU_INLINE void gpu_convert_units(const struct gpu_convert *a, const struct gpu_
             if (scaled && (values || unit == 0))
                 scale[i] = gpu_scale_at(&cache->scale, place->outer, place->token + token, head);
             if (scaled && !values && unit == 0)
-                gpu_at<float>(a->k_scale + (uint64_t)(head * a->k_scale_stride), first + token) = scale[i];
+                gpu_at<float>(a->k_scale + (uint64_t)(head * a->k_scale_stride), first + token) =
+                    scale[i] * factor;
         }
         GPU_UNROLL
         for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {
@@ -164,14 +165,16 @@ GPU_INLINE bool gpu_convert_find(const struct gpu_run *run, const struct gpu_seq
     return gpu_locate(run, s, piece->from < end ? piece->from : page_key, &piece->place);
 }
 
-/* The scale of all keys, if there is one: written to the workspace without what keys take of it. */
+/* The scale of all keys times that of all queries: written to the workspace without what keys take of it.
+ * Where every key has a scale, that of queries, which those are multiplied by. */
 GPU_INLINE float gpu_convert_key_scale(const struct gpu_convert *a)
 {
+    const float of_queries = gpu_scale_at(&a->run.q_scale, 0, 0, 0);
     float rest;
 
     if (a->k_scale_stride != 0)
-        return 1;
-    const float factor = gpu_convert_factor(gpu_scale_at(&a->run.k.scale, 0, 0, 0), &rest);
+        return of_queries;
+    const float factor = gpu_convert_factor(gpu_scale_at(&a->run.k.scale, 0, 0, 0) * of_queries, &rest);
     if (gpu_thread() == 0)
         gpu_at<float>(a->k_scale, 0) = rest;
     return factor;

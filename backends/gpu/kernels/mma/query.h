@@ -175,7 +175,8 @@ GPU_INLINE struct gpu_u128 mma_load_query_codes(uint64_t q, uint32_t d, uint32_t
     return codes;
 }
 
-/* 8-bit queries as f16, which holds them; scores are multiplied by their scales. */
+/* 8-bit queries as f16, or in products of bf16 as that, which both hold them. Scores are multiplied by their
+ * scales, unless keys that were converted have taken the one of all. */
 template <class C>
 GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
                                       uint32_t row0, uint32_t kv_head)
@@ -192,14 +193,16 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head)) {
             codes = mma_load_query_codes(mma_query_address(run, s, token, head), group * 16,
                                          run->problem.head_dim);
-            scale = gpu_scale_at(&run->q_scale, s->index, (int64_t)s->row + token, head / run->q_scale_group);
+            if (C::Q_SCALED)
+                scale =
+                    gpu_scale_at(&run->q_scale, s->index, (int64_t)s->row + token, head / run->q_scale_group);
         }
-        if (group == 0)
+        if (C::Q_SCALED && group == 0)
             mma_shared_of_cta<C>(shared)->q_scale[row] = scale;
         GPU_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             uint32_t pairs[2];
-            gpu_quad8(run->problem.q_dtype, codes.x[j], pairs);
+            gpu_quad8_as(run->problem.q_dtype, C::BF16_MMA, codes.x[j], pairs);
             GPU_UNROLL
             for (uint32_t h = 0; h < 2; h++)
                 out[C::CODES ? h : j / 2].x[C::CODES ? j : j % 2 * 2 + h] = pairs[h];
@@ -216,7 +219,7 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *share
 {
     if constexpr (C::KV32)
         mma_load_queries_f32<C>(run, &shared->sequence, to, row0, kv_head);
-    else if (C::Q_SCALED && GPU_SIZE(run->problem.q_dtype) == 1)
+    else if ((C::Q_SCALED || C::WGMMA) && GPU_SIZE(run->problem.q_dtype) == 1)
         mma_load_queries_8bit<C>(run, shared, to, row0, kv_head);
     else if (C::Q_SCALED && run->problem.q_dtype != ATTN_F16)
         mma_load_queries_scaled<C>(run, shared, to, row0, kv_head);
@@ -235,7 +238,8 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
     const uint32_t row = gpu_thread();
     uint32_t token, head;
 
-    if (C::GROUPS != 1 || C::ROWS < 64 || C::KV8 || C::KV32 || run->problem.head_dim != C::DK ||
+    if (C::GROUPS != 1 || C::ROWS < 64 || C::KV8 || C::KV32 || GPU_SIZE(run->problem.q_dtype) != 2 ||
+        run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)
