@@ -4,8 +4,16 @@
 #include "../../transports/nccl/peer-call.h"
 #include "peer-ends.h"
 
-/* More than it takes for numbers of calls to pass 0, and for lines to be renewed. */
-enum { CALLS = 340, CALL_0 = 258, SLACK = 64, SETUP_CALLS = 2 };
+/* Two calls before that with number 0 are too long to have one. All calls are more than it takes for numbers
+ * to pass 0, and for lines to be renewed. */
+enum {
+    CALL_0 = (int)(0u - PEER_FIRST) + 2,
+    FIRST_LONG = 51,
+    CALLS = CALL_0 > 200 ? CALL_0 + 82 : CALL_0 + 46,
+    SLACK = 64,
+    SETUP_CALLS = 2
+};
+_Static_assert(CALL_0 % 2 == 0 && CALL_0 > FIRST_LONG + 24, "number 0 has the slot that call 51 has not");
 
 /* ---------------------------------------------------------------- what arrives */
 
@@ -42,9 +50,9 @@ static struct call call_of(const struct rank *rank, uint32_t number)
 
     if (number % 61 == 7)
         call.bytes = 1 + (random >> 8) % 40000;
-    if (number == 51 || number == CALL_0 || number == 300)
+    if (number == FIRST_LONG || number == CALL_0 || number == CALL_0 + 42)
         call.bytes = most;
-    if (number == 52 || number == 162)
+    if (number == FIRST_LONG + 1 || number == (FIRST_LONG + CALL_0) / 2 + 8)
         call.bytes = most + 1;
     if (even && call.bytes <= most)
         call.bytes = call.bytes > 16 ? call.bytes & ~UINT64_C(7) : 16;
@@ -217,7 +225,7 @@ static void replay(struct rank *rank)
     }
     cr_assert_eq(cuda.end(stream, &graph), 0);
     cr_assert_eq(cuda.instantiate(&exec, graph, 0), 0);
-    for (uint32_t turn = 0; turn < 100 && rank->status == ATTN_OK; turn++) {
+    for (uint32_t turn = 0; turn < CALLS / GRAPH_CALLS && rank->status == ATTN_OK; turn++) {
         for (uint32_t i = 0; i < GRAPH_CALLS; i++) {
             calls[i].number = turn * GRAPH_CALLS + i;
             memset(receive[i], 0xee, room);

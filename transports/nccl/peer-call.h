@@ -8,17 +8,21 @@
 
 #include <stdint.h>
 
+/* Tests may choose fewer threads of a CTA, and an even number of the first call that comes sooner to 0: all
+ * runs of some length pass it. */
+#ifndef PEER_FIRST
+#define PEER_THREADS 512
+#define PEER_FIRST   UINT32_C(0xffffff00)
+#endif
+
 enum {
     PEER_RANKS = 8,       /* most of a connection */
-    PEER_THREADS = 512,   /* of a CTA */
     PEER_CTAS = 128,      /* most of a launch */
     PEER_BOUND = 1 << 20, /* most bytes of a call, all blocks together */
     PEER_LINE = 16,       /* bytes of a line: 8 of data, each 4 with the number of the call behind them */
     PEER_ENDED = 0x100    /* in attn_peer_words.failed: the connection was ended */
 };
 
-/* The number of the first call: it passes 0 soon, so that all runs of some length try that. */
-#define PEER_FIRST UINT32_C(0xffffff00)
 /* Of so many calls, a power of 2, two renew all lines (peer-kernel.h); those before number 0 are the first,
  * and until then lines that nobody wrote say 0. */
 #define PEER_RENEWAL (UINT32_C(1) << 20)
