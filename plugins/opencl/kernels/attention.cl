@@ -6,6 +6,13 @@
 /* The rescale threshold: a factor of exp(8) costs no precision, while each rescaling costs a rounding. */
 #define RESCALE_THRESHOLD 8.0f
 
+/* What exponents count from: before any key that weighs something there may be scores of -infinity, which
+ * weigh nothing. */
+INLINE float base_of(float row_max)
+{
+    return row_max > -INFINITY ? row_max : 0;
+}
+
 /* Where key and value of a token are, as byte offsets, and their scales. */
 struct place {
     long k, v;

@@ -357,7 +357,7 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s,
         }
         column[r] = (float8)(0);
         sum[r] = 0;
-        tile->weight[item][r] = (seen >> r & 1) != 0 ? exp(score[r] - row_max[r]) : HIDDEN;
+        tile->weight[item][r] = (seen >> r & 1) != 0 ? exp(score[r] - base_of(row_max[r])) : HIDDEN;
     }
     if (seen == 0) {
         tile->v[item] = -1;

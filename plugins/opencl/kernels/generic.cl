@@ -169,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_att
             scale_sums(&lost, exp(row_max - most));
             row_max = most;
         }
-        tile.weight[item] = seen ? exp(score - row_max) : 0;
+        tile.weight[item] = seen ? exp(score - base_of(row_max)) : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         add_values(&run, &sums, &tile, first, s.new_begin);
         add_sums(&total, &lost, &sums);

@@ -63,9 +63,9 @@ INLINE float prefill_plain_scores(const struct run *run, const struct row *row, 
     return most.z > most.x ? most.z : most.x;
 }
 
-INLINE float prefill_weight(uint seen, int i, float score, float row_max)
+INLINE float prefill_weight(uint seen, int i, float score, float base)
 {
-    return (seen >> i & 1) != 0 ? PREFILL_EXP(score - row_max) : HIDDEN;
+    return (seen >> i & 1) != 0 ? PREFILL_EXP(score - base) : HIDDEN;
 }
 
 /*
@@ -98,13 +98,14 @@ INLINE float prefill_weights(const struct run *run, const struct sequence *s, co
     }
     if (segment == 0)
         tile->factor[r] = *factor;
+    const float base = base_of(*row_max);
     UNROLL
     for (int i = 0; i < PREFILL_SEGMENT; i += 4) {
         float4 weight = at[i / 4];
-        weight.x = prefill_weight(seen, i, weight.x, *row_max);
-        weight.y = prefill_weight(seen, i + 1, weight.y, *row_max);
-        weight.z = prefill_weight(seen, i + 2, weight.z, *row_max);
-        weight.w = prefill_weight(seen, i + 3, weight.w, *row_max);
+        weight.x = prefill_weight(seen, i, weight.x, base);
+        weight.y = prefill_weight(seen, i + 1, weight.y, base);
+        weight.z = prefill_weight(seen, i + 2, weight.z, base);
+        weight.w = prefill_weight(seen, i + 3, weight.w, base);
         at[i / 4] = weight;
         sum += weight;
     }

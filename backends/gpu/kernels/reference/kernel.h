@@ -54,7 +54,9 @@ GPU_INLINE void reference_attend(const struct gpu_run *run, struct reference_war
     }
     if (row_max > w->row_max + reference_rescale_threshold)
         reference_rescale(w, row_max);
-    const float p = seen ? gpu_exp((float)(s - (double)w->row_max)) : 0;
+    /* Before any key that weighs something there may be scores of -infinity, which weigh nothing. */
+    const double base = w->row_max > -GPU_INFINITY ? (double)w->row_max : 0;
+    const float p = seen ? gpu_exp((float)(s - base)) : 0;
     w->row_sum += (double)p;
     reference_add_values(run, w, &keys, seen ? p * keys.v_scale : 0);
 }
