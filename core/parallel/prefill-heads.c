@@ -44,43 +44,6 @@ static int32_t exchange(struct attn__prefill_run *run, const struct attn_buffer 
 
 /* ---------------------------------------------------------------- keys */
 
-static void place_scale(struct attn_scale *scale, uint32_t granularity, const struct attn_buffer *memory,
-                        uint64_t offset, uint64_t head_bytes, uint32_t page)
-{
-    if (granularity != ATTN_SCALES_TOKEN_HEAD)
-        return;
-    scale->buffer = attn__cp_at(memory, offset);
-    scale->token_stride = sizeof(float);
-    scale->head_stride = (int64_t)head_bytes;
-    scale->outer_stride = page * (int64_t)sizeof(float);
-}
-
-/* A slab, head after head, as a cache of `heads` heads whose pages have `page` keys. */
-static struct attn_kv_desc slab_desc(const struct attn__prefill_run *run, const struct attn_buffer *memory,
-                                     uint32_t heads, uint32_t page)
-{
-    const struct attn__prefill *own = run->cp->prefill;
-    const struct attn_problem *p = &own->problem;
-    const struct attn__slab slab = attn__slab_of(p, own->step.slab);
-    const struct sizes sizes = sizes_of(own);
-    struct attn_kv_desc desc = run->kv;
-
-    desc.block = page;
-    desc.pages = (uint32_t)(own->step.slab * p->kv_heads / page);
-    desc.kv_heads = heads;
-    desc.k = *memory;
-    desc.k_token_stride = (int64_t)attn__cp_vector(p->k_dtype, p->head_dim);
-    desc.k_head_stride = (int64_t)sizes.k;
-    desc.k_page_stride = page * desc.k_token_stride;
-    desc.v = attn__cp_at(memory, slab.v);
-    desc.v_token_stride = (int64_t)attn__cp_vector(p->v_dtype, p->head_dim_vo);
-    desc.v_head_stride = (int64_t)sizes.v;
-    desc.v_page_stride = page * desc.v_token_stride;
-    place_scale(&desc.k_scale, p->k_scale, memory, slab.k_scales, sizes.scale, page);
-    place_scale(&desc.v_scale, p->v_scale, memory, slab.v_scales, sizes.scale, page);
-    return desc;
-}
-
 static int32_t exchange_keys(struct attn__prefill_run *run, uint64_t heads, struct attn_error *err)
 {
     struct attn__prefill *own = run->cp->prefill;
@@ -94,7 +57,8 @@ static int32_t exchange_keys(struct attn__prefill_run *run, uint64_t heads, stru
                  {slab.v, sizes.v, true},
                  {slab.k_scales, sizes.scale, p->k_scale == ATTN_SCALES_TOKEN_HEAD},
                  {slab.v_scales, sizes.scale, p->v_scale == ATTN_SCALES_TOKEN_HEAD}};
-    const struct attn_kv_desc packed = slab_desc(run, &own->slabs[0], p->kv_heads, p->block);
+    const struct attn__slab_order lies = {p->kv_heads, p->block, true};
+    const struct attn_kv_desc packed = attn__slab_desc(run, &own->slabs[0], &lies);
     int32_t status = attn__prefill_pack(run, &packed, err);
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == ATTN_OK; i++) {
@@ -168,7 +132,8 @@ static int32_t attend(struct attn__prefill_run *run, uint64_t heads, uint64_t kv
 {
     struct attn__prefill *own = run->cp->prefill;
     const struct sizes sizes = sizes_of(own);
-    struct attn_kv_desc kv = slab_desc(run, &own->slabs[1], (uint32_t)kv_heads, own->interleave);
+    const struct attn__slab_order lies = {(uint32_t)kv_heads, own->interleave, true};
+    struct attn_kv_desc kv = attn__slab_desc(run, &own->slabs[1], &lies);
     struct attn_tensors tensors = run->tensors;
     int32_t status = ATTN_OK;
 

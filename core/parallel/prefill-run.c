@@ -97,70 +97,6 @@ static int32_t merge(struct attn__prefill_run *run, struct attn_error *err)
 
 /* ---------------------------------------------------------------- keys go round */
 
-/* Scales of tokens are in the slab. */
-static void place_scale(const struct attn_problem *p, uint32_t granularity, struct attn_scale *scale,
-                        const struct attn_buffer *memory, uint64_t offset)
-{
-    if (granularity != ATTN_SCALES_TOKEN_HEAD)
-        return;
-    scale->buffer = attn__cp_at(memory, offset);
-    scale->head_stride = sizeof(float);
-    scale->token_stride = p->kv_heads * (int64_t)sizeof(float);
-    scale->outer_stride = p->block * scale->token_stride;
-}
-
-/* A slab as a cache; its other scales are the caller's. */
-static struct attn_kv_desc slab_desc(const struct attn__prefill_run *run, const struct attn_buffer *memory)
-{
-    const struct attn__prefill *own = run->cp->prefill;
-    const struct attn_problem *p = &own->problem;
-    const struct attn__slab slab = attn__slab_of(p, own->step.slab);
-    const int64_t k = (int64_t)attn__cp_vector(p->k_dtype, p->head_dim),
-                  v = (int64_t)attn__cp_vector(p->v_dtype, p->head_dim_vo), heads = p->kv_heads;
-    struct attn_kv_desc desc = run->kv;
-
-    desc.pages = (uint32_t)(own->step.slab / p->block);
-    desc.k = *memory;
-    desc.k_head_stride = k;
-    desc.k_token_stride = k * heads;
-    desc.k_page_stride = k * heads * p->block;
-    place_scale(p, p->k_scale, &desc.k_scale, memory, slab.k_scales);
-    if (p->mla != 0)
-        return desc;
-    desc.v = attn__cp_at(memory, slab.v);
-    desc.v_head_stride = v;
-    desc.v_token_stride = v * heads;
-    desc.v_page_stride = v * heads * p->block;
-    place_scale(p, p->v_scale, &desc.v_scale, memory, slab.v_scales);
-    return desc;
-}
-
-int32_t attn__prefill_pack(struct attn__prefill_run *run, const struct attn_kv_desc *to,
-                           struct attn_error *err)
-{
-    struct attn__prefill *own = run->cp->prefill;
-    struct attn_kv_gather_args args;
-
-    ATTN_INIT(&args);
-    args.tokens = (uint32_t)own->step.slab;
-    args.k_dtype = own->problem.k_dtype;
-    args.v_dtype = own->problem.v_dtype;
-    args.addressing = ATTN_TABLE;
-    args.index_dtype = ATTN_INT32;
-    args.kv = run->tensors.kv;
-    args.kv_desc = run->bare;
-    args.batch = &own->step.packed;
-    args.offsets = own->step.offsets;
-    args.k = attn__rows_of(&to->k, to->k_token_stride, to->k_head_stride);
-    if (own->problem.k_scale == ATTN_SCALES_TOKEN_HEAD)
-        args.k_scales = attn__rows_of(&to->k_scale.buffer, to->k_scale.token_stride, to->k_scale.head_stride);
-    if (own->problem.mla == 0)
-        args.v = attn__rows_of(&to->v, to->v_token_stride, to->v_head_stride);
-    if (own->problem.mla == 0 && own->problem.v_scale == ATTN_SCALES_TOKEN_HEAD)
-        args.v_scales = attn__rows_of(&to->v_scale.buffer, to->v_scale.token_stride, to->v_scale.head_stride);
-    return attn_kv_gather(run->cp->backend, &args, run->stream, err);
-}
-
 /* The keys of rank r - 1 arrive, then those of r - 2, ... */
 static int32_t pass_keys(struct attn__prefill_run *run, struct attn_error *err)
 {
@@ -168,13 +104,14 @@ static int32_t pass_keys(struct attn__prefill_run *run, struct attn_error *err)
     struct attn__prefill *own = cp->prefill;
     const uint32_t size = cp->net.size;
     const uint64_t bytes = attn__slab_of(&own->problem, own->step.slab).bytes;
-    const struct attn_kv_desc packed = slab_desc(run, &own->slabs[0]);
+    const struct attn__slab_order lies = {own->problem.kv_heads, own->problem.block, false};
+    const struct attn_kv_desc packed = attn__slab_desc(run, &own->slabs[0], &lies);
     int32_t status = size > 1 && bytes > 0 ? attn__prefill_pack(run, &packed, err) : ATTN_OK;
 
     for (uint32_t i = 0; i < size && status == ATTN_OK; i++) {
         const uint32_t from = (cp->net.rank + size - i) % size;
         const struct attn_merge_part part = part_at(run, &own->parts, from);
-        const struct attn_kv_desc kv = slab_desc(run, &own->slabs[i % 2]);
+        const struct attn_kv_desc kv = attn__slab_desc(run, &own->slabs[i % 2], &lies);
         if (i > 0)
             status = cp->net.shift(cp->net.arg, &own->slabs[(i - 1) % 2], &own->slabs[i % 2], bytes,
                                    run->stream, err);

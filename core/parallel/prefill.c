@@ -80,23 +80,6 @@ static int32_t check_params(const struct attn_cp *cp, const struct attn_cp_param
 
 /* ---------------------------------------------------------------- sizes */
 
-/* Bytes of the scales of tokens of one side; other scales are the caller's. */
-static uint64_t scale_bytes(const struct attn_problem *p, uint32_t granularity, uint64_t keys)
-{
-    return granularity == ATTN_SCALES_TOKEN_HEAD ? attn__cp_round(keys * p->kv_heads * sizeof(float)) : 0;
-}
-
-struct attn__slab attn__slab_of(const struct attn_problem *p, uint64_t keys)
-{
-    const uint64_t k = keys * p->kv_heads * attn__cp_vector(p->k_dtype, p->head_dim);
-    const uint64_t v = p->mla != 0 ? 0 : keys * p->kv_heads * attn__cp_vector(p->v_dtype, p->head_dim_vo);
-    struct attn__slab slab = {.v = k, .k_scales = k + v};
-
-    slab.v_scales = slab.k_scales + scale_bytes(p, p->k_scale, keys);
-    slab.bytes = slab.v_scales + (p->mla != 0 ? 0 : scale_bytes(p, p->v_scale, keys));
-    return slab;
-}
-
 /* The largest step on one rank, from the maxima of whole steps. */
 static void find_maxima(struct attn_cp *cp, const struct attn_cp_params *params)
 {
@@ -161,7 +144,7 @@ static int32_t check_maxima(const struct attn_cp *cp, struct attn_error *err)
 
 /* ---------------------------------------------------------------- memory */
 
-/* Elements of all arrays of a step; prefill-step.c takes them. */
+/* Elements of all arrays of a step; prefill-batches.c takes them. */
 static uint64_t array_elements(const struct attn_cp *cp)
 {
     const struct attn__prefill *own = cp->prefill;

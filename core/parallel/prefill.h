@@ -64,6 +64,30 @@ static inline uint64_t attn__prefill_part_bytes(const struct attn_problem *p)
            attn__cp_round(p->heads * sizeof(float));
 }
 
+/* How keys are sharded. */
+struct attn__sharding {
+    const struct attn_problem *problem;
+    uint32_t size, interleave;
+};
+
+static inline struct attn__sharding attn__sharding_of(const struct attn_cp *cp)
+{
+    return (struct attn__sharding){&cp->prefill->problem, cp->net.size, cp->prefill->interleave};
+}
+
+/* Keys of a sequence that a rank has, and pages of them. */
+static inline int32_t attn__keys_of(const struct attn__sharding *by, const struct attn_cp_step *step,
+                                    uint32_t rank, uint32_t seq)
+{
+    return (int32_t)attn_cp_count(rank, by->size, by->interleave, step->kv_lens[seq]);
+}
+
+static inline uint32_t attn__pages_of(const struct attn__sharding *by, const struct attn_cp_step *step,
+                                      uint32_t rank, uint32_t seq)
+{
+    return ((uint32_t)attn__keys_of(by, step, rank, seq) + by->problem->block - 1) / by->problem->block;
+}
+
 /* Refuses a NULL handle, a rank without prefill, and if `begun` one without a step. */
 int32_t attn__prefill_take(const struct attn_cp *cp, const char *what, bool begun, struct attn_error *err);
 
@@ -98,6 +122,19 @@ static inline struct attn_tensor attn__rows_of(const struct attn_buffer *buffer,
     return (struct attn_tensor){.buffer = *buffer, .token_stride = token, .head_stride = head};
 }
 
+/* How a slab lies: heads and keys of a page that it has as a cache, and whether its vectors are those of one
+ * head after the other, or of one key. */
+struct attn__slab_order {
+    uint32_t heads, page;
+    bool by_head;
+};
+
+/* A slab as a cache; scales that are not of tokens are the caller's. */
+struct attn_kv_desc attn__slab_desc(const struct attn__prefill_run *run, const struct attn_buffer *memory,
+                                    const struct attn__slab_order *order);
+
+/* Makes the batches of the step, and that which packs, in own->arrays. */
+void attn__prefill_make_batches(struct attn_cp *cp, const struct attn_cp_step *step);
 /* Runs the step's plan on batch `number`. */
 int32_t attn__prefill_attend(struct attn__prefill_run *run, uint32_t number,
                              const struct attn_tensors *tensors, struct attn_error *err);
