@@ -480,11 +480,17 @@ void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_
 
     if (slots[0].word != bf16)
         fiber_die("lanes of one warp multiply two types");
+    /* Two rows and two columns make four results. */
+    double rows[2][16], columns[2][16];
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < 16; k++) {
+            rows[i][k] = (double)element_a(slots, lane / 4 + i * 8, k, bf16);
+            columns[i][k] = (double)element_b(slots, k, lane % 4 * 2 + i, bf16);
+        }
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         double sum = (double)d[i];
         for (uint32_t k = 0; k < 16; k++)
-            sum += (double)element_a(slots, row, k, bf16) * (double)element_b(slots, k, column, bf16);
+            sum += rows[i / 2][k] * columns[i % 2][k];
         d[i] = (float)sum;
     }
 }
@@ -504,11 +510,17 @@ static float sum_of(const double *x, uint32_t count)
     double largest = 0, sum = 0;
     int exponent;
 
-    for (uint32_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs(x[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        largest = fabs(x[i]) > largest ? fabs(x[i]) : largest;
+        sum += x[i];
+    }
+    if (!isfinite(sum)) /* nothing finite here has a sum that is not */
+        return (float)sum;
     frexp(largest, &exponent);
+    const double up = ldexp(1, 26 - exponent), down = ldexp(1, exponent - 26);
+    sum = 0;
     for (uint32_t i = 0; i < count; i++)
-        sum += isfinite(largest) ? ldexp(trunc(ldexp(x[i], 26 - exponent)), exponent - 26) : x[i];
+        sum += (double)(int32_t)(x[i] * up) * down;
     const float out = (float)sum;
     return isfinite(out) && fabs((double)out) > fabs(sum) ? nextafterf(out, 0) : out;
 }
@@ -521,12 +533,16 @@ void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2])
 
     if (slots[0].word != 2)
         fiber_die("lanes of one warp multiply two types");
+    double rows[2][8], columns[2][8];
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < 8; k++) {
+            rows[i][k] = tf32_of(&slots[lane / 4 * 4 + k % 4], i + k / 4 * 2);
+            columns[i][k] = tf32_of(&slots[(lane % 4 * 2 + i) * 4 + k % 4], 4 + k / 4);
+        }
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t row = lane / 4, column = lane % 4 * 2 + i % 2;
         double x[9];
         for (uint32_t k = 0; k < 8; k++)
-            x[k] = tf32_of(&slots[row * 4 + k % 4], i / 2 + k / 4 * 2) *
-                   tf32_of(&slots[column * 4 + k % 4], 4 + k / 4);
+            x[k] = rows[i / 2][k] * columns[i % 2][k];
         x[8] = (double)d[i];
         d[i] = sum_of(x, 9);
     }

@@ -21,6 +21,8 @@
 void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *size);
 void __asan_unpoison_memory_region(void const volatile *base, size_t size);
+
+enum { ENTRY_FRAMES = 8192 }; /* bytes, of an entry and fiber_leave */
 #endif
 
 /* void fiber_swap(void **from, void *to) */
@@ -97,7 +99,7 @@ void fiber_stack_create(struct fiber_stack *stack, size_t size)
         fputs("fiber: no memory for stacks\n", stderr);
         abort();
     }
-    *stack = (struct fiber_stack){NULL, memory + page, size, NULL};
+    *stack = (struct fiber_stack){.base = memory + page, .size = size};
 }
 
 void fiber_stack_destroy(struct fiber_stack *stack)
@@ -114,7 +116,12 @@ void fiber_stack_start(struct fiber_stack *stack, void (*entry)(void))
     uintptr_t *words = top - SAVED - (ENTRY == SAVED ? 2 : 0);
 
 #ifdef WITH_ASAN
-    __asan_unpoison_memory_region(stack->base, stack->size); /* what its last user left behind */
+    /* What its last user left behind: of one that left, the frames of its entry. The whole stack of each of
+     * many fibers takes a quarter of the time of all that they do. */
+    const size_t behind = stack->left && stack->size > ENTRY_FRAMES ? ENTRY_FRAMES : stack->size;
+    if (stack->place != NULL)
+        __asan_unpoison_memory_region(stack->base + stack->size - behind, behind);
+    stack->left = false;
 #endif
     for (uintptr_t *at = words; at < top; at++)
         *at = 0;
@@ -151,6 +158,7 @@ void fiber_arrive(struct fiber_stack *from)
 
 void fiber_leave(struct fiber_stack *from, struct fiber_stack *to)
 {
+    from->left = true;
 #ifdef WITH_ASAN
     __sanitizer_start_switch_fiber(NULL, to->base, to->size);
 #endif

@@ -3,6 +3,7 @@
 #ifndef FIBER_SWITCH_H
 #define FIBER_SWITCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct fiber_stack {
@@ -10,6 +11,7 @@ struct fiber_stack {
     char *base;  /* lowest address */
     size_t size;
     void *fake; /* the address sanitizer's */
+    bool left;  /* by fiber_leave, since it was started last */
 };
 
 /* Memory with a page below it that no access survives. Ends the program without memory. */
