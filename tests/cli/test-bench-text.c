@@ -70,7 +70,7 @@ static void test_cases(void)
 {
     struct result result;
 
-    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "decode reps=1 threads=1 cold=256");
+    run(&result, "ATTN_BACKEND=cpu COLUMNS=80", places.attn_bench, "decode reps=1 threads=1 cold=64");
     const char *title = line_of(result.out, "case ");
     check(result.code == 0 && strncmp(result.out, "decode on cpu/flash-attn, 1 thread\ncase ", 40) == 0 &&
               occurrences(result.out, "\nf16_gqa4_d128_2048 ") == 1 &&
@@ -118,7 +118,8 @@ static void test_device(void)
     char variables[512];
 
     snprintf(variables, sizeof variables, "COLUMNS=60 ATTN_PLUGIN_PATH=%s/..", getenv("CLI_DEVICE_MEMORY"));
-    run(&result, variables, places.attn_bench, "decode heads=4 head_dim=64 q=f32 ctx=100 layers=1 reps=1");
+    run(&result, variables, places.attn_bench,
+        "decode heads=4 head_dim=64 q=f32 ctx=100 layers=1 reps=1 cold=16");
     const char *title = line_of(result.out, "batch ");
     check(result.code == 0 && strncmp(result.out, "decode on device-memory/", 24) == 0 &&
               column_of(title, "memory") != 0 && column_of(title, "of ceiling") == 0 &&

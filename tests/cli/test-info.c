@@ -215,7 +215,7 @@ static void test_trace(void)
     struct result result;
 
     run(&result, "ATTN_LOG=warn,trace:call", places.attn_bench,
-        "decode heads=8 head_dim=64 q=bf16 ctx=64 seqs=2 layers=1 reps=1");
+        "decode heads=8 head_dim=64 q=bf16 ctx=64 seqs=2 layers=1 reps=1 cold=16");
     const char *line = strstr(result.err, " libattn trace    call: run,cpu/flash-attn,cpu:0,");
     unsigned commas = 0;
     for (const char *at = line; at != NULL && *at != '\n' && *at != '\0'; at++)

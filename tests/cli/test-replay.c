@@ -96,13 +96,13 @@ static void expect_all(const char *what, char *const *paths, unsigned count, uns
 static void test_bench(void)
 {
     static const char *const cases[] = {
-        "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=3 ctx=100 reps=1 layers=1",
+        "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=3 ctx=100 reps=1 layers=1 cold=16",
         "prefill heads=8 kv_heads=2 head_dim=64 q=f16 k=e4m3 v=e4m3 scales=token-head seqs=2 ctx=80 q_len=80 "
-        "reps=1 layers=1",
-        "decode heads=8 kv_heads=2 head_dim=64 q=f16 k=q8_0 v=q8_0 seqs=2 ctx=70 reps=1 layers=1",
-        "decode heads=16 kv_heads=1 head_dim=576/512 mla=1 q=bf16 seqs=2 ctx=70 reps=1 layers=1",
+        "reps=1 layers=1 cold=16",
+        "decode heads=8 kv_heads=2 head_dim=64 q=f16 k=q8_0 v=q8_0 seqs=2 ctx=70 reps=1 layers=1 cold=16",
+        "decode heads=16 kv_heads=1 head_dim=576/512 mla=1 q=bf16 seqs=2 ctx=70 reps=1 layers=1 cold=16",
         "mixed heads=8 kv_heads=2 head_dim=64 q=f32 mask=f16 alibi=key sinks=1 addr=csr lse=1 seqs=2 ctx=70 "
-        "reps=1 layers=1"};
+        "reps=1 layers=1 cold=16"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *paths[FILES];
@@ -138,7 +138,7 @@ static void test_hash(void)
 
     const unsigned count =
         record(",calls=1,tensors=hash", places.attn_bench,
-               "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=3 ctx=100 reps=1 layers=1", paths);
+               "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=3 ctx=100 reps=1 layers=1 cold=16", paths);
     check(count == 1, NULL, "one record");
     if (count == 0)
         return;
@@ -188,7 +188,8 @@ static void test_damage(void)
     size_t size;
 
     if (record(",calls=1", places.attn_bench,
-               "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=1 ctx=20 reps=1 layers=1", paths) != 1)
+               "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=1 ctx=20 reps=1 layers=1 cold=16",
+               paths) != 1)
         return;
     char *data = read_file(paths[0], &size);
     write_file(paths[0], data, 20);
@@ -236,7 +237,7 @@ static void test_wrong_result(void)
     snprintf(arguments, sizeof arguments, "ATTN_RECORD=%s,calls=1 ATTN_PLUGIN_PATH=%s ATTN_PROBE=never",
              directory, places.noisy);
     run(&result, arguments, places.attn_bench,
-        "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=1 ctx=20 reps=1 layers=1");
+        "decode heads=8 kv_heads=2 head_dim=64 q=bf16 seqs=1 ctx=20 reps=1 layers=1 cold=16");
     result_finish(&result);
     if (list(directory, paths) != 1) {
         check(false, NULL, "a plugin that computes nothing is recorded");

@@ -254,7 +254,7 @@ def test_check():
 def test_replay(directory):
     for tensors in ["full", "hash"]:
         records = pathlib.Path(directory) / tensors
-        run(BENCH, "decode", "heads=8", "head_dim=64", "q=bf16", "seqs=1", "ctx=64", "reps=1", "layers=1",
+        run(BENCH, "decode", "heads=8", "head_dim=64", "q=bf16", "seqs=1", "ctx=64", "reps=1", "layers=1", "cold=16",
             ATTN_RECORD=f"{records},calls=1,tensors={tensors}")
         for record in records.iterdir():
             for arguments in [[], ["--backend", "cpu/flashinfer"]]:
