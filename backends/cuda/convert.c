@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* 8-bit keys and values that are converted to 16 bits for prefill: which problems have that, the workspace,
- * and the run on it (convert.h). */
+/* 8-bit keys and values that are converted to 16 bits for prefill, or put in the order of products of e4m3:
+ * which problems have that, the workspace, and the run on it (convert.h). */
 #include "families.h"
 
 /* The type of 16 bits that keys and values become: that of the queries, or the one that 8-bit ones become. */
@@ -15,11 +15,17 @@ static bool scales_each(const struct attn_problem *p)
     return p->k_scale > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR;
 }
 
-struct attn_problem cuda_converted_problem(const struct attn_problem *problem)
+bool cuda_is_e4m3(const struct gpu_kernel *kernel)
+{
+    return kernel->family == &cuda_mma_e4m3;
+}
+
+struct attn_problem cuda_converted_problem(const struct attn_problem *problem, bool e4m3)
 {
     struct attn_problem p = *problem;
 
-    p.k_dtype = p.v_dtype = converted_dtype(problem);
+    if (!e4m3)
+        p.k_dtype = p.v_dtype = converted_dtype(problem);
     p.k_scale = scales_each(problem) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
     p.v_scale = ATTN_SCALES_NONE;
     p.kv_source = ATTN_KV_CACHE;
@@ -48,57 +54,69 @@ static bool has_pages(const struct attn_problem *p)
 }
 
 /* Tokens of a page of the workspace. */
-static uint32_t converted_block(const struct attn_problem *p)
+static uint32_t converted_block(const struct attn_problem *p, bool e4m3)
 {
+    if (e4m3)
+        return GPU_E4M3_BLOCK;
     return has_pages(p) ? p->block : GPU_CONVERTED_BLOCK;
 }
 
 /* Keys, or values, of one token for all heads. */
-static uint64_t converted_row(const struct attn_problem *p, uint32_t dim)
+static uint64_t converted_row(const struct attn_problem *p, uint32_t dim, bool e4m3)
 {
-    return (uint64_t)p->kv_heads * dim * sizeof(uint16_t);
+    return (uint64_t)p->kv_heads * dim * (e4m3 ? 1 : sizeof(uint16_t));
 }
 
-/* A page of the workspace: keys, values, scales of keys, and its entry in the list. */
-static uint64_t converted_page(const struct attn_problem *p)
+/* e4m3: which values of a page are NaN. */
+static uint64_t converted_bits(const struct attn_problem *p)
+{
+    return (uint64_t)p->kv_heads * GPU_E4M3_BLOCK * (GPU_E4M3_DIM / 8);
+}
+
+/* A page of the workspace: keys, values, scales of keys, and its entry in the list; e4m3: and marks. */
+static uint64_t converted_page(const struct attn_problem *p, bool e4m3)
 {
     const uint64_t scales = scales_each(p) ? p->kv_heads * sizeof(float) : 0;
+    const uint64_t marks = e4m3 ? p->kv_heads * sizeof(struct gpu_marks) + converted_bits(p) : 0;
+    const uint64_t token =
+        converted_row(p, p->head_dim, e4m3) + converted_row(p, p->head_dim_vo, e4m3) + scales;
 
-    return (converted_row(p, p->head_dim) + converted_row(p, p->head_dim_vo) + scales) * converted_block(p) +
-           sizeof(int32_t);
+    return token * converted_block(p, e4m3) + marks + sizeof(int32_t);
 }
 
 /* Pages of the most keys that a step can have, of sequences with rows enough. */
-static uint64_t most_pages(const struct attn_problem *p)
+static uint64_t most_pages(const struct attn_problem *p, bool e4m3)
 {
     const uint64_t rows = (uint64_t)p->max_rows * (p->heads / p->kv_heads) / GPU_CONVERTED_MIN_ROWS;
-    const uint64_t pages = ((uint64_t)p->max_kv + converted_block(p) - 1) / converted_block(p);
+    const uint32_t block = converted_block(p, e4m3);
+    const uint64_t pages = ((uint64_t)p->max_kv + block - 1) / block;
 
     return (rows < p->max_seqs ? rows : p->max_seqs) * pages;
 }
 
 /* Pages of the workspace. */
-static uint32_t converted_pages(const struct attn_problem *p)
+static uint32_t converted_pages(const struct attn_problem *p, bool e4m3)
 {
-    const uint64_t fit = GPU_CONVERTED_BYTES / converted_page(p), most = most_pages(p);
+    const uint64_t fit = GPU_CONVERTED_BYTES / converted_page(p, e4m3), most = most_pages(p, e4m3);
 
     return (uint32_t)(most < fit ? most : fit);
 }
 
 /* With det=1 companions must not decide about it. */
-bool cuda_may_convert(const struct attn_problem *p, bool plain)
+bool cuda_may_convert(const struct attn_problem *p, bool plain, bool e4m3)
 {
-    return has_kernels(p, plain) && converted_pages(p) > 0 &&
-           (p->det == 0 || most_pages(p) <= converted_pages(p));
+    return has_kernels(p, plain) && converted_pages(p, e4m3) > 0 &&
+           (p->det == 0 || most_pages(p, e4m3) <= converted_pages(p, e4m3));
 }
 
 /* Places the workspace behind what the part has in scratch, the first pages behind its schedule. */
 int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
+    const bool e4m3 = cuda_is_e4m3(part->kernel);
 
-    part->converted_block = converted_block(p);
-    part->converted_pages = converted_pages(p);
+    part->converted_block = converted_block(p, e4m3);
+    part->converted_pages = converted_pages(p, e4m3);
     if (part->conversion != GPU_CONVERTED)
         return ATTN_OK;
     const uint64_t pages = part->converted_pages, partials = part->scratch_bytes, sums = part->schedule_bytes;
@@ -106,51 +124,60 @@ int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part 
     part->scratch_bytes = part->schedule_bytes = 0;
     if (!gpu_plan_add_block(&part->scratch_bytes, &first, partials) ||
         !gpu_plan_add_block(&part->scratch_bytes, &part->workspace_offset,
-                            GPU_ALIGNMENT + pages * converted_page(p)) ||
+                            GPU_ALIGNMENT + pages * converted_page(p, e4m3)) ||
         !gpu_plan_add_block(&part->schedule_bytes, &first, sums) ||
         !gpu_plan_add_block(&part->schedule_bytes, &part->first_pages_offset,
                             (p->max_seqs + UINT64_C(1)) * sizeof(int32_t)))
         return gpu_plan_too_large(err);
-    return gpu_module_function(plan->backend->context, GPU_MODULE_convert, "gpu_convert", 0, &part->convert,
-                               err);
+    return gpu_module_function(plan->backend->context, GPU_MODULE_convert,
+                               e4m3 ? "gpu_convert_e4m3" : "gpu_convert", 0, &part->convert, err);
 }
 
 /* Converted keys, or values, at an address of the workspace. */
-static struct gpu_cache converted_cache(const struct attn_problem *p, uint64_t at, uint32_t dim)
+static struct gpu_cache converted_cache(const struct attn_problem *p, uint64_t at, uint32_t dim,
+                                        uint32_t block)
 {
-    const int64_t head = (int64_t)(dim * sizeof(uint16_t)), token = head * p->kv_heads;
+    const uint32_t size = attn__dtype_size(p->k_dtype);
+    const int64_t head = (int64_t)dim * size, token = head * p->kv_heads;
 
     return (struct gpu_cache){.base = at,
-                              .page_stride = token * converted_block(p),
+                              .page_stride = token * block,
                               .token_stride = token,
                               .head_stride = head,
                               .x_bytes = (uint32_t)head,
-                              .size = sizeof(uint16_t),
+                              .size = size,
                               .dim = dim,
-                              .dtype = converted_dtype(p),
+                              .dtype = p->k_dtype,
                               .scale.value = 1};
 }
 
-/* The workspace of a part: a scale of all keys, keys, values, scales of each key, and the page list. */
+/* The workspace of a part: a scale of all keys, keys, values, and the page list; behind values scales of each
+ * key, or of e4m3 the marks. */
 static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                                        const struct gpu_run *run)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint64_t tokens = (uint64_t)part->converted_pages * part->converted_block;
+    const bool e4m3 = cuda_is_e4m3(part->kernel);
+    const uint64_t pages = part->converted_pages, tokens = pages * part->converted_block;
     const uint64_t begin = run->scratch + part->workspace_offset, keys = begin + GPU_ALIGNMENT;
-    const uint64_t values = keys + tokens * converted_row(p, p->head_dim),
-                   scales = values + tokens * converted_row(p, p->head_dim_vo);
+    const uint64_t values = keys + tokens * converted_row(p, p->head_dim, e4m3),
+                   behind = values + tokens * converted_row(p, p->head_dim_vo, e4m3);
     const uint64_t scales_of_head = scales_each(p) ? tokens * sizeof(float) : 0;
+    const uint64_t bits = behind + (e4m3 ? pages * p->kv_heads * sizeof(struct gpu_marks) : 0);
+    const uint64_t entries = e4m3 ? bits + pages * converted_bits(p) : behind + scales_of_head * p->kv_heads;
     struct gpu_convert out = {.run = *run,
                               .k = keys,
                               .v = values,
-                              .entries = scales + scales_of_head * p->kv_heads,
-                              .k_scale = scales_of_head > 0 ? scales : begin,
+                              .entries = entries,
+                              .k_scale = scales_of_head > 0 ? behind : begin,
                               .k_scale_stride = (int64_t)scales_of_head,
-                              .bf16 = converted_dtype(p) == ATTN_BF16};
+                              .bf16 = converted_dtype(p) == ATTN_BF16,
+                              .marks = behind,
+                              .bits = bits};
 
     out.run.schedule += part->first_pages_offset;
-    out.run.batch.block = part->converted_block;
+    if (!e4m3) /* whose pages are not those of the cache */
+        out.run.batch.block = part->converted_block;
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t units = (i == 0 ? p->head_dim : p->head_dim_vo) / GPU_CONVERTED_COLUMNS;
         out.vector[i] = gpu_divisor_of(units);
@@ -160,41 +187,46 @@ static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const 
 }
 
 /* Makes of a run one on the workspace. */
-static void use_workspace(const struct attn_problem *p, const struct gpu_convert *workspace,
+static void use_workspace(const struct attn_problem *p, const struct gpu_convert *workspace, uint32_t block,
                           struct gpu_run *run)
 {
-    const uint32_t block = workspace->run.batch.block;
     const bool scaled = workspace->k_scale_stride > 0;
     const int64_t of_token = scaled ? (int64_t)sizeof(float) : 0;
 
-    run->problem = cuda_converted_problem(p);
+    run->problem = *p;
     run->batch.addressing = ATTN_CSR;
     run->batch.index_dtype = ATTN_INT32;
     run->batch.block = block;
     run->batch.block_shift = (block & (block - 1)) == 0 ? (uint32_t)__builtin_ctz(block) : 32;
     run->batch.indptr = workspace->run.schedule;
     run->batch.indices = workspace->entries;
-    run->k = converted_cache(p, workspace->k, p->head_dim);
+    run->k = converted_cache(p, workspace->k, p->head_dim, block);
     run->k.scale = (struct gpu_scale){.base = workspace->k_scale,
                                       .outer_stride = of_token * block,
                                       .token_stride = of_token,
                                       .head_stride = workspace->k_scale_stride,
                                       .value = 1};
-    run->v = converted_cache(p, workspace->v, p->head_dim_vo);
+    run->v = converted_cache(p, workspace->v, p->head_dim_vo, block);
     if (!scaled) /* otherwise values are multiplied by theirs, and partial results are not again */
         run->v.scale = workspace->run.v.scale;
     run->kv_aligned = 1;
+    run->marks = workspace->marks;
 }
 
 int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part, struct gpu_run *run,
                      void *stream, struct attn_error *err)
 {
+    const bool e4m3 = cuda_is_e4m3(part->kernel);
+    const struct attn_problem p = cuda_converted_problem(&plan->problem, e4m3);
     const struct gpu_convert workspace = workspace_of(plan, part, run);
     const uint32_t grid[] = {plan->units * GPU_CONVERT_CTAS, 1, 1};
 
-    use_workspace(&plan->problem, &workspace, run);
-    return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
-                      "gpu_convert", stream, err);
+    use_workspace(&p, &workspace, part->converted_block, run);
+    if (!e4m3)
+        return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
+                          "gpu_convert", stream, err);
+    return gpu_launch(plan->backend->context, part->convert, grid, GPU_E4M3_THREADS, GPU_E4M3_SHARED,
+                      &workspace, "gpu_convert_e4m3", stream, err);
 }
 
 bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part *part,

@@ -6,6 +6,7 @@
 #include "host.h"
 
 extern const struct gpu_family cuda_mma;
+extern const struct gpu_family cuda_mma_e4m3; /* prefill with products of e4m3 */
 extern const struct gpu_family cuda_mla;
 
 /* Fills box_tokens, `most` or fewer, and the maps of a run's keys and values, if boxes of them can be copied.
@@ -13,16 +14,22 @@ extern const struct gpu_family cuda_mla;
 int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, uint32_t most,
                          struct attn_error *err);
 
-/* Fills query_box and the map of a run's queries, of 16 bits, in boxes of `rows` rows: whole tokens, or with
- * `parts` as many heads of one. The context is current. */
+/* Fills query_box and the map of a run's queries, of the size of keys, in boxes of `rows` rows: whole tokens,
+ * or with `parts` as many heads of one. The context is current. */
 int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_t rows, bool parts,
                        struct attn_error *err);
 
+/* Fills the maps of keys and values of a workspace in e4m3. The context is current. */
+int32_t cuda_tensor_maps_e4m3(struct gpu_context *context, struct gpu_run *run, struct attn_error *err);
+
+/* Whether a plan's kernel multiplies in e4m3 what is converted. */
+bool cuda_is_e4m3(const struct gpu_kernel *kernel);
+
 /* Whether prefill of a problem can have its 8-bit keys and values converted first (convert.h); `plain`: its
  * rules do nothing but hide keys. */
-bool cuda_may_convert(const struct attn_problem *problem, bool plain);
+bool cuda_may_convert(const struct attn_problem *problem, bool plain, bool e4m3);
 /* The problem that attention to converted keys and values is. */
-struct attn_problem cuda_converted_problem(const struct attn_problem *problem);
+struct attn_problem cuda_converted_problem(const struct attn_problem *problem, bool e4m3);
 /* Adds the workspace to a part's scratch and the first pages to its schedule, and finds the kernel. The
  * context is current. */
 int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part,

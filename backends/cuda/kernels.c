@@ -10,6 +10,10 @@
  * Of f32 nothing is rounded: matrix instructions take numbers in parts (mma/tf32.h).
  */
 #define MMA_FEATURES (ATTN__HAS_ALL & ~ATTN__HAS_MLA)
+/* Of products in e4m3, for whose kernel the rules do nothing but hide keys. */
+#define E4M3_FEATURES                                                                                        \
+    (MMA_FEATURES &                                                                                          \
+     ~(ATTN__HAS_ALIBI | ATTN__HAS_MASK | ATTN__HAS_SOFTCAP | ATTN__HAS_CACHE_NEW | ATTN__HAS_TOKEN_HEAD))
 
 /* The largest number of columns of an mma kernel: a union is as large as its largest member. */
 union mma_columns {
@@ -50,6 +54,21 @@ const struct gpu_kernel gpu_kernels[] = {
     MMA_ROW("decode_mma_bf16", ATTN__DECODE, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
     MMA_ROW("decode_mma_bf16_kv8", ATTN__DECODE, ATTN__TYPE_BF16 | ATTN__TYPES_8, ATTN__TYPES_8,
             ATTN_NUMERICS_P_BF16),
+    {.caps.name = "prefill_mma_e4m3",
+     .family = &cuda_mma_e4m3,
+     .tensor_cores = true,
+     .arch = 90,
+     .last_arch = 90,
+     .caps.phases = ATTN__PREFILL,
+     .caps.q_types = ATTN__TYPE_E4M3,
+     .caps.kv_types = ATTN__TYPE_E4M3,
+     .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,
+     .caps.dim_multiple = GPU_E4M3_DIM,
+     .caps.dim_max = GPU_E4M3_DIM,
+     .caps.features = E4M3_FEATURES,
+     .caps.graph_level = ATTN_GRAPH_ALWAYS,
+     .caps.numerics = ATTN_NUMERICS_P_E4M3,
+     .caps.speed = ATTN_SPEED_OPTIMISED},
     MMA_ROW("prefill_mma_f16", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
     MMA_ROW("prefill_mma_f16_kv8", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPES_8, ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_bf16", ATTN__PREFILL, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),

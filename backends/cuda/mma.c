@@ -34,7 +34,7 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
 {
     const struct instance *own = instance_of(problem);
 
-    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0, 0};
+    return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 0, 0, 0};
 }
 
 /*
@@ -134,6 +134,8 @@ static const char *plain_name(const struct attn_problem *p, uint32_t rows)
     return p->k_dtype == ATTN_E4M3 ? "_e4m3" : p->k_dtype == ATTN_INT8 ? "_int8" : NULL;
 }
 
+static const char e4m3[] = "_e4m3"; /* prefill with products of e4m3 */
+
 /*
  * The kernel of tiles of `rows` rows, and its shape. The driver takes code for the device out of an image of
  * several: whether that multiplies by warp groups, the threads that it is compiled for tell.
@@ -156,7 +158,8 @@ static int32_t find_kernel(struct gpu_context *context, const struct attn_proble
     if (status == ATTN_OK)
         status = gpu_check(context, context->driver->func_get_attribute(&threads, FUNCTION_MAX_THREADS, *out),
                            "kernel", gpu_names.func_get_attribute, err);
-    *shape = (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1, has_key_scales(p)};
+    *shape =
+        (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1, has_key_scales(p), plain == e4m3};
     shape->wgmma = rows == ROWS_PREFILL && threads == (int)gpu_mma_threads(*shape);
     return status;
 }
@@ -180,25 +183,45 @@ static uint32_t query_buffers(const struct attn_problem *p, struct gpu_mma_shape
     return p->mask != ATTN_MASK_NONE || p->softcap > 0 ? 1 : gpu_mma_query_stages(shape);
 }
 
-/* Whether prefill has its keys and values converted: where warp groups multiply 16-bit ones. */
-static int32_t converts(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
+/* Whether prefill has its keys and values converted, for a kernel: where warp groups multiply those. */
+static int32_t converts_for(const struct attn_plan_impl *plan, bool for_e4m3, bool *out,
+                            struct attn_error *err)
 {
-    const struct attn_problem p = cuda_converted_problem(&plan->problem);
+    const struct attn_problem p = cuda_converted_problem(&plan->problem, for_e4m3);
     struct gpu_mma_shape shape;
     gpu_handle kernel;
 
     *out = false;
-    if (!cuda_may_convert(&plan->problem, is_plain(&plan->problem)) || instance_of(&p)->rows != ROWS_PREFILL)
+    if (!cuda_may_convert(&plan->problem, is_plain(&plan->problem), for_e4m3) ||
+        instance_of(&p)->rows != ROWS_PREFILL)
         return ATTN_OK;
-    const int32_t status = find_kernel(plan->backend->context, &p, ROWS_PREFILL, plain_name(&p, ROWS_PREFILL),
-                                       &kernel, &shape, err);
+    const int32_t status = find_kernel(plan->backend->context, &p, ROWS_PREFILL,
+                                       for_e4m3 ? e4m3 : plain_name(&p, ROWS_PREFILL), &kernel, &shape, err);
     *out = status == ATTN_OK && shape.wgmma != 0;
     return status;
 }
 
+static int32_t converts(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
+{
+    return converts_for(plan, false, out, err);
+}
+
+static int32_t converts_e4m3(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
+{
+    return converts_for(plan, true, out, err);
+}
+
+/* Whether a part multiplies in e4m3. */
+static bool multiplies_e4m3(const struct gpu_part *part)
+{
+    return part->conversion == GPU_CONVERTED && cuda_is_e4m3(part->kernel);
+}
+
 static struct attn_problem problem_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    return part->conversion == GPU_CONVERTED ? cuda_converted_problem(&plan->problem) : plan->problem;
+    return part->conversion == GPU_CONVERTED
+               ? cuda_converted_problem(&plan->problem, cuda_is_e4m3(part->kernel))
+               : plan->problem;
 }
 
 /* The kernel of a part: in prefill that of the largest tiles that the device has shared memory for. */
@@ -209,7 +232,7 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     const struct attn_problem own = problem_of(plan, part), *p = &own;
     const bool prefill = part->phase == ATTN__PREFILL;
     const uint32_t rows = prefill ? instance_of(p)->rows : decode_rows(plan, part);
-    const char *plain = plain_name(p, rows);
+    const char *plain = multiplies_e4m3(part) ? e4m3 : plain_name(p, rows);
     int32_t status = find_kernel(context, p, rows, plain, &part->attention, shape, err);
 
     /* Elsewhere than where warp groups multiply, prefill has none. */
@@ -256,6 +279,17 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     return gpu_module_function(context, own->module, name, 0, &part->merge, err);
 }
 
+/* Whether rows go straight from registers to the output. Others are gathered in shared memory, where a second
+ * buffer of queries may lie in their place (mma_stores_directly). */
+static bool stores_directly(const struct gpu_run *run)
+{
+    const struct attn_problem *p = &run->problem;
+    const uint64_t address = run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride;
+
+    return attn__dtype_size(p->out_dtype) == 2 && p->out_scale <= ATTN_SCALES_UNIT &&
+           p->head_dim_vo % 8 == 0 && address % 16 == 0;
+}
+
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
@@ -271,16 +305,31 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&p, p.k_scale);
     own.problem.v_scale = scale_of(&p, p.v_scale);
     own.p_parts = p_parts(&p);
-    own.query_buffers = part->query_buffers;
+    own.query_buffers = stores_directly(run) ? part->query_buffers : 1;
     if (part->conversion == GPU_CONVERTED)
         status = cuda_convert(plan, part, &own, stream, err);
     if (status == ATTN_OK && part->persistent) /* warp groups copy boxes */
-        status = cuda_tensor_maps(plan->backend->context, &own, GPU_TILE, err);
-    if (status == ATTN_OK && part->persistent && attn__dtype_size(p.k_dtype) == 2)
+        status = multiplies_e4m3(part) ? cuda_tensor_maps_e4m3(plan->backend->context, &own, err)
+                                       : cuda_tensor_maps(plan->backend->context, &own, GPU_TILE, err);
+    if (status == ATTN_OK && part->persistent && (attn__dtype_size(p.k_dtype) == 2 || multiplies_e4m3(part)))
         status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(shape), false, err);
     if (status != ATTN_OK)
         return status;
     return gpu_work_tiles_launch(plan, part, &own, part->rows, shape.dv, stream, err);
+}
+
+/* What such products have no kernel for, beside what the row of the table tells. */
+static bool check_e4m3(const struct attn_problem *p, struct attn_reason *why)
+{
+    const uint32_t most = p->q_scale > p->k_scale ? p->q_scale : p->k_scale;
+
+    if (p->lse != 0)
+        attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
+    else if (most > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR)
+        attn__caps_refuse(why, ATTN_REASON_SCALES, "scales", "one for each head or token", "unit, tensor");
+    else
+        return true;
+    return false;
 }
 
 const struct gpu_family cuda_mma = {.shared_of = shared_of,
@@ -288,3 +337,10 @@ const struct gpu_family cuda_mma = {.shared_of = shared_of,
                                     .converts = converts,
                                     .create = create,
                                     .launch = launch};
+
+const struct gpu_family cuda_mma_e4m3 = {.check = check_e4m3,
+                                         .shared_of = shared_of,
+                                         .small_rows = small_rows,
+                                         .converts = converts_e4m3,
+                                         .create = create,
+                                         .launch = launch};

@@ -38,7 +38,8 @@ static bool has_strides(const struct gpu_run *run, const struct gpu_cache *cache
            (run->problem.kv_heads == 1 || is_stride(cache->head_stride));
 }
 
-/* A map of 16-bit elements, whose boxes have rows of 64 columns. `field` is what it describes. */
+/* A map of elements of 16 bits, or of two codes, whose boxes have rows of 64 columns. `field` is what it
+ * describes. */
 static int32_t encode(struct gpu_context *context, struct gpu_tensor_map *map, uint64_t base,
                       const uint64_t dims[4], const uint64_t strides[3], const uint32_t box[4],
                       const char *field, struct attn_error *err)
@@ -58,7 +59,8 @@ static int32_t encode_cache(struct gpu_context *context, const struct gpu_run *r
     const uint32_t heads = run->problem.kv_heads;
     const bool one_page = has_one_page(&run->batch);
     /* How many tokens and pages there are, lengths and page tables tell. */
-    const uint64_t dims[] = {cache->dim, ANY_COUNT, heads, one_page ? 1 : ANY_COUNT};
+    const uint64_t dims[] = {cache->dim * cache->size / sizeof(uint16_t), ANY_COUNT, heads,
+                             one_page ? 1 : ANY_COUNT};
     const uint64_t strides[] = {(uint64_t)cache->token_stride, heads == 1 ? 16 : (uint64_t)cache->head_stride,
                                 one_page ? 16 : (uint64_t)cache->page_stride};
     const uint32_t box[] = {BOX_COLUMNS, run->box_tokens, 1, 1};
@@ -72,7 +74,9 @@ static bool has_query_box(const struct gpu_run *run, uint32_t rows, bool parts)
 {
     const struct gpu_tensor *q = &run->q;
 
-    return attn__dtype_size(run->problem.q_dtype) == 2 && run->q_rope.base == 0 &&
+    const uint32_t size = attn__dtype_size(run->problem.q_dtype);
+
+    return (size == 2 || (size == 1 && run->k.size == 1)) && run->q_rope.base == 0 &&
            (rows % run->group == 0 || (parts && run->group % rows == 0)) && q->base % 16 == 0 &&
            is_stride(q->token_stride) &&
            (run->problem.heads == 1 ||
@@ -84,13 +88,28 @@ int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_
 {
     const uint32_t heads = run->group < rows ? run->group : rows;
     const uint64_t head = run->problem.heads == 1 ? 16 : (uint64_t)run->q.head_stride;
-    const uint64_t dims[] = {run->problem.head_dim, run->group, run->batch.num_tokens, run->problem.kv_heads};
+    const uint32_t size = attn__dtype_size(run->problem.q_dtype);
+    const uint64_t dims[] = {run->problem.head_dim * size / sizeof(uint16_t), run->group,
+                             run->batch.num_tokens, run->problem.kv_heads};
     const uint64_t strides[] = {head, (uint64_t)run->q.token_stride, head * run->group};
     const uint32_t box[] = {BOX_COLUMNS, heads, rows / heads, 1};
 
     run->query_box = has_query_box(run, rows, parts);
     return run->query_box == 0 ? ATTN_OK
                                : encode(context, &run->q_map, run->q.base, dims, strides, box, "q", err);
+}
+
+int32_t cuda_tensor_maps_e4m3(struct gpu_context *context, struct gpu_run *run, struct attn_error *err)
+{
+    const uint64_t heads = run->problem.kv_heads, of_head = (uint64_t)GPU_E4M3_DIM * GPU_E4M3_BLOCK;
+    const uint64_t dims[] = {GPU_E4M3_BLOCK / sizeof(uint16_t), GPU_E4M3_DIM, heads, ANY_COUNT};
+    const uint64_t strides[] = {GPU_E4M3_BLOCK, of_head, of_head * heads};
+    const uint32_t box[] = {BOX_COLUMNS, GPU_E4M3_DIM / 2, 1, 1}; /* each of two warps has one */
+
+    run->box_tokens = GPU_TILE;
+    const int32_t status = encode_cache(context, run, &run->k, &run->k_map, err);
+    return status == ATTN_OK ? encode(context, &run->v_map, run->v.base, dims, strides, box, "kv", err)
+                             : status;
 }
 
 int32_t cuda_tensor_maps(struct gpu_context *context, struct gpu_run *run, uint32_t most,

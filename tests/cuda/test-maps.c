@@ -40,6 +40,7 @@ static struct gpu_run paged(void)
 {
     struct gpu_run run = {.kv_aligned = 1};
 
+    run.problem.q_dtype = ATTN_BF16;
     run.problem.kv_heads = 4;
     run.batch.addressing = ATTN_TABLE;
     run.batch.block = 16;
@@ -131,6 +132,7 @@ static struct gpu_run queries(void)
 {
     struct gpu_run run = {.group = 4};
 
+    run.problem.q_dtype = ATTN_BF16;
     run.problem.heads = 8;
     run.problem.kv_heads = 2;
     run.problem.head_dim = 64;
@@ -195,6 +197,12 @@ Test(maps, of_queries_are_left_out_where_there_is_no_box)
     run.group = 3; /* a tile ends within a token */
     cr_assert_not(has_box(run, 128));
     run = good;
+    run.problem.q_dtype = ATTN_E4M3; /* they become numbers of 16 bits */
+    run.k.size = 2;
+    cr_assert_not(has_box(run, 128));
+    run.k.size = 1; /* or are multiplied as they are */
+    cr_assert(has_box(run, 128) && told.dims[0] == 32);
+    run = good;
     run.q.base = 4104;
     cr_assert_not(has_box(run, 128));
     run = good;
@@ -209,4 +217,26 @@ Test(maps, of_queries_are_left_out_where_there_is_no_box)
     run = good;
     run.q_rope.base = 8192;
     cr_assert_not(has_box(run, 128));
+}
+
+/* A workspace in e4m3: of values a box has half of the columns, each with all tokens of a page. */
+Test(maps, of_e4m3_are_of_pairs_of_codes)
+{
+    const struct gpu_driver driver = {.tensor_map_encode_tiled = encode};
+    struct gpu_context context = {.driver = &driver};
+    struct gpu_run run = paged();
+
+    run.k.size = run.v.size = 1;
+    told.calls = 0;
+    cr_assert_eq(cuda_tensor_maps_e4m3(&context, &run, NULL), ATTN_OK);
+    cr_assert_eq(told.calls, 2);
+    cr_assert_eq(run.box_tokens, 64);
+    cr_assert_eq(told.dims[0], 64);
+    cr_assert_eq(told.dims[1], 128);
+    cr_assert_eq(told.dims[2], 4);
+    cr_assert_eq(told.strides[0], 128);
+    cr_assert_eq(told.strides[1], 128 * 128);
+    cr_assert_eq(told.strides[2], 4 * 128 * 128);
+    cr_assert_eq(told.box[0], 64);
+    cr_assert_eq(told.box[1], 64);
 }

@@ -505,6 +505,76 @@ GPU_INLINE void gpu_wgmma_rows(float (&to)[tiles][4], gpu_matrix rows, gpu_matri
     gpu_wgmma_rows<bf16>(to, a, matrix);
 }
 
+/* The code nearest to a number, of two that are as near the even one; 448 for all larger ones. */
+GPU_INLINE uint32_t gpu_fiber_e4m3(float x)
+{
+    const float size = fabsf(x);
+    int exponent;
+
+    if (x != x)
+        return 0x7f;
+    (void)frexpf(size < 448 ? size : 448, &exponent); /* of a number in [1/2, 1) */
+    exponent = exponent < -5 || size == 0 ? -5 : exponent;
+    const uint32_t steps = (uint32_t)nearbyintf(ldexpf(size < 448 ? size : 448, 4 - exponent));
+    return (signbit(x) ? 0x80u : 0u) | ((uint32_t)(exponent + 5) * 8 + steps);
+}
+GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
+{
+    return gpu_fiber_e4m3(x) | gpu_fiber_e4m3(y) << 8 | gpu_fiber_e4m3(z) << 16 | gpu_fiber_e4m3(w) << 24;
+}
+
+/* Of a product of 32 codes: two of 16 numbers, of the lower and the upper codes of each word. */
+GPU_INLINE void gpu_fiber_mma_e4m3(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    for (uint32_t half = 0; half < 2; half++) {
+        uint32_t wide_a[4], wide_b[2], pairs[2];
+        for (uint32_t i = 0; i < 4; i++) {
+            gpu_e4m3_to_f16(a[i], pairs);
+            wide_a[i] = pairs[half];
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            gpu_e4m3_to_f16(b[i], pairs);
+            wide_b[i] = pairs[half];
+        }
+        gpu_fiber_mma(d, wide_a, wide_b, false);
+    }
+}
+
+GPU_INLINE uint32_t gpu_fiber_swizzled_word(const unsigned char *at, uint32_t offset)
+{
+    return gpu_fiber_swizzled(at, offset) | gpu_fiber_swizzled(at, offset + 2) << 16;
+}
+
+template <uint32_t tiles>
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&to)[tiles][4], const uint32_t a[4], gpu_matrix matrix)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    float(*d)[4] = gpu_fiber_begin_product(to, tiles);
+
+    gpu_fiber_reads_matrix(matrix.at, (tiles * 8 - 1) * 128 + 32);
+    for (uint32_t n = 0; n < tiles; n++) {
+        const uint32_t at = (n * 8 + lane / 4) * 128 + lane % 4 * 4;
+        const uint32_t b[2] = {gpu_fiber_swizzled_word(matrix.at, at),
+                               gpu_fiber_swizzled_word(matrix.at, at + 16)};
+        gpu_fiber_mma_e4m3(d[n], a, b);
+    }
+}
+
+template <uint32_t tiles>
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&to)[tiles][4], gpu_matrix rows, gpu_matrix matrix, bool adds_to)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, row = gpu_thread() / GPU_WARP % 4 * 16 + lane / 4;
+    float(*d)[4] = gpu_fiber_begin_product(to, tiles);
+    uint32_t a[4];
+
+    for (uint32_t i = 0; i < 4 * tiles; i++)
+        d[i / 4][i % 4] = adds_to ? d[i / 4][i % 4] : 0;
+    gpu_fiber_reads_matrix(rows.at, 63 * 128 + 32);
+    for (uint32_t i = 0; i < 4; i++)
+        a[i] = gpu_fiber_swizzled_word(rows.at, (row + i % 2 * 8) * 128 + lane % 4 * 4 + i / 2 * 16);
+    gpu_wgmma_rows_e4m3(to, a, matrix);
+}
+
 template <bool bf16, uint32_t tiles>
 GPU_INLINE void gpu_wgmma_columns(float (&to)[tiles][4], const uint32_t a[4], gpu_matrix matrix)
 {

@@ -4,19 +4,18 @@
 #include "fiber-names.h"
 
 #include "cascade-kernel.h"
-#include "convert-kernel.h"
+#include "convert-e4m3-kernel.h"
 #include "mla/combine.h"
 #include "plan-kernel.h"
 
 DRIVER_KERNEL(gpu_plan, gpu_plan)
 DRIVER_KERNEL(gpu_cascade, gpu_cascade_job)
 DRIVER_KERNEL(gpu_convert, gpu_convert)
+DRIVER_KERNEL(gpu_convert_e4m3, gpu_convert)
 DRIVER_KERNEL(mla_combine, gpu_run)
 
 const struct driver_kernel driver_plan_kernels[] = {
-    DRIVER_LINE(gpu_plan, gpu_plan),
-    DRIVER_LINE(gpu_cascade, gpu_cascade_job),
-    DRIVER_LINE(gpu_convert, gpu_convert),
-    DRIVER_LINE(mla_combine, gpu_run),
-    {NULL, NULL, 0, 0},
+    DRIVER_LINE(gpu_plan, gpu_plan),       DRIVER_LINE(gpu_cascade, gpu_cascade_job),
+    DRIVER_LINE(gpu_convert, gpu_convert), DRIVER_LINE(gpu_convert_e4m3, gpu_convert),
+    DRIVER_LINE(mla_combine, gpu_run),     {NULL, NULL, 0, 0},
 };

@@ -83,6 +83,7 @@ static struct gpu_convert step(void)
     a.run.schedule = address(memory.first);
     a.run.k = cache_of(0);
     a.run.v = cache_of(1);
+    a.run.q_scale.value = 1;
     a.k = address(memory.out[0]);
     a.v = address(memory.out[1]);
     a.entries = address(memory.entries);

@@ -29,7 +29,7 @@ double oracle_bound_out(enum oracle_class class, uint32_t out_dtype, double larg
     case ORACLE_SUM_BF16:
         return pick(out_dtype, 4e-3, 4e-3, 5e-3);
     case ORACLE_P_E4M3:
-        return 3e-2;
+        return 4e-2;
     case ORACLE_Q_QUANTISED:
         return 5e-2;
     }

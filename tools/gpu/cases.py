@@ -110,6 +110,7 @@ def fp8(name, batch, kv, scales="unit", bars=(), **more):
 def build():
     dense32 = "heads=32 kv_heads=32 head_dim={} q=bf16 addr=dense"
     dense8 = "heads=32 kv_heads=8 head_dim={} q=bf16 addr=dense"
+    e4m3 = "heads=32 kv_heads=32 head_dim=128 q=e4m3 kv=e4m3 scales=unit q_scale=unit addr=dense"
     mla = "heads={} kv_heads=1 head_dim=576/512 q=bf16 mla=1 block=64"
     return [
         decode("1-1k", "1x1/1024"),
@@ -145,6 +146,8 @@ def build():
         prefill("gqa-16k", "1x16384/16384", dense8.format(128)),
         prefill("full-16k", "1x16384/16384", dense32.format(128) + " causal=0"),
         prefill("pages-16k", "1x16384/16384", HEADS),
+        prefill("e4m3-16k", "1x16384/16384", e4m3, others={"bf16": (dense32.format(128), False)}),
+        prefill("e4m3-4k", "4x4096/4096", e4m3, others={"bf16": (dense32.format(128), False)}),
         prefill("d64-16k", "1x16384/16384", dense32.format(64)),
         prefill("d256-16k", "1x16384/16384", dense32.format(256)),
         Case("chunk-2k-16k", "chunked prefill", HEADS, "1x2048/16384"),

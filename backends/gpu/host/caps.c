@@ -24,9 +24,10 @@ static void check_arch(const void *row, uint32_t arch, struct attn_reason *why)
     const struct gpu_kernel *kernel = row;
     char wanted[32];
 
-    if (arch == 0 || arch >= kernel->arch)
+    if (arch == 0 || (arch >= kernel->arch && (kernel->last_arch == 0 || arch <= kernel->last_arch)))
         return;
-    snprintf(wanted, sizeof wanted, GPU_VENDOR_ARCH " or newer", kernel->arch);
+    snprintf(wanted, sizeof wanted, kernel->last_arch == 0 ? GPU_VENDOR_ARCH " or newer" : GPU_VENDOR_ARCH,
+             kernel->arch);
     refuse_arch(why, arch, wanted);
 }
 

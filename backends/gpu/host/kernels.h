@@ -20,7 +20,8 @@ struct gpu_family;
 struct gpu_kernel {
     struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t arch; /* oldest architecture, by the vendor's number */
+    uint32_t arch;      /* oldest architecture, by the vendor's number */
+    uint32_t last_arch; /* newest; 0: any */
     bool tensor_cores;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * 8-bit keys and values that prefill of many query rows converts to 16 bits, once for all row tiles of a
- * step: which sequences have that, and the workspace that holds the result, for host and device.
+ * 8-bit keys and values that prefill of many query rows converts to 16 bits, or for products of e4m3 puts in
+ * another order, once for all row tiles of a step: which sequences have that, and the workspace that holds
+ * the result, for host and device.
  *
  * The workspace is a cache of pages of the step's own, with CSR addressing: a sequence that is converted has
  * its pages one behind the other, and entry i of the page list is i, or -1 for an invalid block.
@@ -31,6 +32,24 @@ enum gpu_conversion {
     GPU_NOT_CONVERTED /* the others */
 };
 
+/*
+ * Of products in e4m3: a page of the workspace is a KV iteration. Keys are [page, token, kv head, column];
+ * values are [page, kv head, column, token], as their products take them, and tokens in the order in which a
+ * lane has P of them. What does not exist is zeros.
+ */
+#define GPU_E4M3_BLOCK   128u
+#define GPU_E4M3_DIM     128u
+#define GPU_E4M3_THREADS 256u
+#define GPU_E4M3_SHARED  20480u /* bytes of a CTA's shared memory */
+
+/* What a kernel has to know of a page and kv head. */
+struct gpu_marks {
+    uint64_t present[GPU_E4M3_BLOCK / 64]; /* which keys exist, a bit for each */
+    uint64_t values;    /* address: which values are NaN, a bit for each: [token, column]. They are zeros */
+    uint32_t nonfinite; /* 1: some are */
+    uint32_t reserved;
+};
+
 /* What the kernel needs beside the run, whose schedule has the first page of each sequence: i32 [seqs + 1].
  */
 struct gpu_convert {
@@ -45,6 +64,8 @@ struct gpu_convert {
     struct gpu_divisor row[2];    /* and of all heads */
     uint32_t bf16;                /* 1: bf16, 0: f16 */
     uint32_t reserved;
+    uint64_t marks; /* e4m3, written: struct gpu_marks [page, kv head], and */
+    uint64_t bits;  /* those of values: [page, kv head, token, column / 8] */
 };
 
 static_assert(sizeof(struct gpu_convert) < 4000, "the argument block of a launch");

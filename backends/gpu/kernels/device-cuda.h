@@ -542,6 +542,8 @@ template <uint32_t tiles> GPU_INLINE void gpu_wgmma_keep(float (&d)[tiles][4])
 #define GPU__WGMMA_NAMES_128                                                                                 \
     GPU__WGMMA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
                         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define GPU__WGMMA_136(d)    GPU__WGMMA_128(d), GPU__WGMMA_4(d, 16)
+#define GPU__WGMMA_NAMES_136 GPU__WGMMA_NAMES_128 ", %64, %65, %66, %67"
 #define GPU__WGMMA_NAMES_256                                                                                 \
     GPU__WGMMA_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "     \
                          "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, "  \
@@ -616,6 +618,34 @@ template <bool bf16> GPU_INLINE void gpu_wgmma_columns(float (&d)[32][4], gpu_ma
         GPU__WGMMA_SHARED(256, "bf16", "%128", "%129", "%130", "1");
     else
         GPU__WGMMA_SHARED(256, "f16", "%128", "%129", "%130", "1");
+}
+
+/* Products of e4m3: of 32 columns, which are as many bytes as 16 of the others. */
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[16][4], gpu_matrix a, gpu_matrix b, bool adds_to)
+{
+    asm volatile(
+        "{ .reg .pred p; setp.ne.u32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3"
+        " {" GPU__WGMMA_NAMES_128 "}, %64, %65, p, 1, 1; }"
+        : GPU__WGMMA_128(d)
+        : "l"(a), "l"(b), "r"((uint32_t)adds_to));
+}
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[17][4], const uint32_t a[4], gpu_matrix b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3"
+                 " {" GPU__WGMMA_NAMES_136 "}, {%68, %69, %70, %71}, %72, 1, 1, 1;"
+                 : GPU__WGMMA_136(d)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+/* Four numbers as codes of e4m3, the first in the low byte. */
+GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
+{
+    uint32_t codes;
+    asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, "
+        "%4, %3; "
+        "mov.b32 %0, {low, high}; }"
+        : "=r"(codes)
+        : "f"(x), "f"(y), "f"(z), "f"(w));
+    return codes;
 }
 
 #endif

@@ -142,6 +142,7 @@ struct gpu_run {
                                 of heads of a token */
     uint32_t combines_apart; /* 1: splits of decode are combined by a kernel of their own */
     struct gpu_tensor_map k_map, v_map, q_map;
+    uint64_t marks; /* struct gpu_marks of the pages of a workspace in e4m3 (convert.h) */
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */

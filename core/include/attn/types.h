@@ -812,7 +812,7 @@ enum attn_numerics {
     ATTN_NUMERICS_P_BF16 = 3,     /* P rounded to bf16, row sum of unrounded P */
     ATTN_NUMERICS_SUM_F16 = 4,    /* row sum of P rounded to f16 */
     ATTN_NUMERICS_SUM_BF16 = 5,   /* row sum of P rounded to bf16 */
-    ATTN_NUMERICS_P_E4M3 = 6,     /* P in e4m3 */
+    ATTN_NUMERICS_P_E4M3 = 6,     /* Q, K, V and P multiplied in e4m3, row sum of rounded P */
     ATTN_NUMERICS_Q_QUANTISED = 7 /* Q quantised by the kernel */
 };
 

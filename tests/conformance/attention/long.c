@@ -3,7 +3,8 @@
  * Contents that the order of the keys matters for. Many of nearly the same small weight behind one that
  * outweighs them all, as language models have them: an accumulator that all of them are added to one after
  * the other rounds each to the same side. And scores that rise from key to key, with a jump that no f32 of
- * exponents holds: row maxima have to be raised again and again, with all that counts from them.
+ * exponents holds: row maxima have to be raised again and again, with all that counts from them. And many of
+ * nearly the same weight, of which an accumulator with few bits keeps the first alone.
  */
 #include "conform.h"
 
@@ -13,6 +14,8 @@
 /* A tail: one query, as many as are few, and a chunk, on the same keys. */
 static const struct fixed_lengths tail_lengths = {
     .count = 3, .q_len = {1, 16, 17}, .kv_len = {32768, 32768, 32768}, .shared = true};
+/* A chunk whose products may be those of e4m3. */
+static const struct fixed_lengths even_lengths = {.count = 1, .q_len = {300}, .kv_len = {16384}};
 /* Scores that rise: a decode, a draft, and a chunk that has row tiles. */
 static const struct fixed_lengths rising_lengths = {
     .count = 3, .q_len = {1, 20, 300}, .kv_len = {1200, 1200, 1200}, .shared = true};
@@ -64,6 +67,24 @@ static void fill_tail_query(const struct conform_case *c, const struct scaled_ve
 }
 
 static const struct case_contents tail = {fill_tail_key, fill_tail_query};
+
+/* Values of one sign, which add up to as much as weights do; the later keys have larger ones. */
+static void fill_even_key(const struct conform_case *c, const struct scaled_vector *k,
+                          const struct scaled_vector *v, int64_t slot)
+{
+    for (uint32_t d = 0; d < k->count; d++)
+        put(k, d, 2 * unit_of(c, 90, (uint64_t)slot, d) - 1);
+    for (uint32_t d = 0; d < v->count; d++)
+        put(v, d, (slot < 8192 ? 1 : 2) + unit_of(c, 91, (uint64_t)slot, d) / 2);
+}
+
+static void fill_even_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t row)
+{
+    for (uint32_t d = 0; d < q->count; d++)
+        put(q, d, 2 * unit_of(c, 92, row, d) - 1);
+}
+
+static const struct case_contents even = {fill_even_key, fill_even_query};
 
 /* The score of a key. In base 2 it rises by a fifth from one to the next, and by 150 at the middle. */
 static double rising_score(int64_t slot)
@@ -122,6 +143,9 @@ static const struct {
     /* Where nothing is hidden, nobody looks for NaN of what a row does not see. */
     {"heads=1 head_dim=64 q=bf16 causal=0 block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=256 q=bf16 block=16", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=64 det=1", &even_lengths, &even,
+     true},
+    {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &rising, true},
 };
 
 static void check_case(struct target_list *list, size_t number, const struct run_options *options)

@@ -6,6 +6,7 @@
 #ifndef ATTN_GPU_MMA_BOXES_H
 #define ATTN_GPU_MMA_BOXES_H
 
+#include "../convert.h"
 #include "pipeline.h"
 
 /* What the warp group that copies keeps from one KV iteration to the next. */
@@ -38,6 +39,8 @@ GPU_INLINE uint32_t mma_cached_iterations(const struct gpu_run *run, const struc
     const uint32_t cached = tile->sequence.new_begin, keys = own->range.keys, first = tile->work.first;
     const uint32_t end = (cached < keys ? cached : keys) / GPU_TILE;
 
+    if (C::E4M3) /* the workspace has whole iterations */
+        return mma_iterations<C>(&tile->work);
     if (run->box_tokens == 0 || tile->trust == MMA_CHECKED || end <= first)
         return 0;
     return (end - first) / C::TILES;
@@ -110,7 +113,7 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
                                const mma_producer<C> *own, uint32_t i, uint32_t half, uint32_t kv_head,
                                struct mma_box box)
 {
-    constexpr uint32_t blocks = (values ? C::DV : C::DK) / 64, step = values ? 2 : 1;
+    constexpr uint32_t blocks = (values ? C::V_ROW : C::K_ROW) / 128, step = values ? 2 : 1;
     static_assert(C::KEYS / GPU_TILE * blocks % step == 0, "all warps have as many boxes, of at most a tile");
     struct mma_pipeline *pipeline = &shared->pipeline[values];
     const struct gpu_tensor_map *map = values ? &run->v_map : &run->k_map;
@@ -124,8 +127,13 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
     if (lane == 0)
         gpu_mbarrier_expect(full, C::KEYS * 128 * blocks / step);
     gpu_warp_barrier();
+    if constexpr (C::E4M3 && values) { /* a box of columns of values, which are rows of all keys */
+        if (lane == 0)
+            gpu_copy_box(to + half * (C::DV / step * 128), map, 0, half * (C::DV / step), kv_head, box.page,
+                         full);
+    }
     GPU_UNROLL
-    for (uint32_t c = 0; c < blocks; c++)
+    for (uint32_t c = 0; !(C::E4M3 && values) && c < blocks; c++)
         if (has_box && (lane * blocks + c) % step == half)
             gpu_copy_box(to + c * C::BLOCK_BYTES, map, c * 64, box.token, kv_head, box.page, full);
     constexpr bool scaled = C::SCALED && !values;
@@ -151,12 +159,12 @@ GPU_INLINE void mma_copy_query_boxes(const struct gpu_run *run, mma_shared<C> *s
     const uint32_t token = tile->sequence.row + tile->work.row0 / run->group;
 
     if (mma_iterations<C>(&tile->work) > 0) {
-        gpu_mbarrier_expect(full, C::ROWS * C::Q_BYTES);
+        gpu_mbarrier_expect(full, C::ROWS * C::Q_ROW);
         GPU_UNROLL
         for (uint32_t row = 0; row < C::ROWS; row += C::KEYS) {
             GPU_UNROLL
-            for (uint32_t c = 0; c < C::DK / 64; c++)
-                gpu_copy_box(queries + mma_swizzled<C>(row, 0, C::Q_BYTES) + c * C::BLOCK_BYTES, &run->q_map,
+            for (uint32_t c = 0; c < C::Q_ROW / 128; c++)
+                gpu_copy_box(queries + mma_swizzled<C>(row, 0, C::Q_ROW) + c * C::BLOCK_BYTES, &run->q_map,
                              c * 64, 0, token + row / run->group, tile->work.kv_head, full);
         }
     }
@@ -172,6 +180,25 @@ GPU_INLINE void mma_begin_boxes(const struct gpu_run *run, const struct mma_comp
     own->boxed = C::CONVERTS ? 0 : mma_cached_iterations<C>(run, tile, own);
     if (own->boxed > first)
         own->box = mma_find_box<C>(run, own, tile->work.first + first * C::TILES);
+}
+
+/* Which keys of iteration i exist, and of which values are NaN, as the workspace has it. */
+template <class C>
+GPU_INLINE void mma_find_marks(const struct gpu_run *run, mma_shared<C> *shared,
+                               const struct mma_computed *work, const mma_producer<C> *own, uint32_t i,
+                               struct mma_box box)
+{
+    const uint32_t slot = (own->used + i) % C::ADDRESS_STAGES, tile = work->work.first + i * C::TILES;
+    const uint32_t unit = box.page * run->problem.kv_heads + work->work.kv_head;
+
+    if (gpu_thread() % GPU_WARP != 0)
+        return;
+    const struct gpu_marks *marks = GPU_GLOBAL(const struct gpu_marks, run->marks) + unit;
+    GPU_UNROLL
+    for (uint32_t t = 0; t < C::TILES; t++)
+        shared->present[slot][t] =
+            tile + t >= work->work.first + work->lead && tile + t < work->work.end ? marks->present[t] : 0;
+    shared->handover.nonfinite_at[slot] = marks->nonfinite != 0 ? (uint64_t)marks->values : 0;
 }
 
 /* A warp's share of iterations from i on until a key does not exist; returns where. */
@@ -190,7 +217,9 @@ GPU_INLINE uint32_t mma_copy_box_iterations(const struct gpu_run *run, mma_share
             own->box = mma_find_box<C>(run, own, tile + C::TILES);
         if (gpu_ballot(!box.exists) != 0)
             break;
-        if (!values && gpu_thread() == 0) {
+        if constexpr (C::E4M3 && !values) {
+            mma_find_marks<C>(run, shared, work, own, i, box);
+        } else if (!values && gpu_thread() == 0) {
             GPU_UNROLL
             for (uint32_t t = 0; t < C::TILES; t++)
                 shared->present[(own->used + i) % C::ADDRESS_STAGES][t] = C::ALL_PRESENT;

@@ -42,9 +42,12 @@ struct mma_config {
     /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
     static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
-    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA, Scaled};
+    /* Queries, keys, values and P are multiplied in e4m3: those of a workspace, where values are transposed.
+     */
+    static constexpr bool E4M3 = WGMMA && KvSize == 1 && KvDtype == ATTN_E4M3;
+    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA, Scaled, E4M3};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
-    static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
+    static constexpr bool KV8 = KvSize == 1 && !E4M3, KV32 = KvSize == 4, BF16 = QueriesBf16;
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
     /* Masks, soft cap, ALiBi and P of two parts: what has none of them has a kernel without their code where
@@ -52,7 +55,13 @@ struct mma_config {
      * code would take registers and instruction cache from it. */
     static constexpr bool RULES = Rules;
     static constexpr uint32_t KV_DTYPE = KvDtype; /* of keys and values; 0: of any */
-    static constexpr bool SCALED = Scaled;        /* each key has a scale: 16-bit ones that were converted */
+    /* The largest P of a row is 2^P_EXPONENT when its maximum is raised, and up to 2^P_HEADROOM times that
+     * later: e4m3 ends at 448, and has more digits for large numbers. */
+    static constexpr float P_EXPONENT = E4M3 ? 6 : 0, P_HEADROOM = E4M3 ? 2 : 8;
+    /* Largest scores are not looked for in each iteration. Where each key has a scale, registers are too few
+     * for what follows a sum that is too large, and e4m3 has no room for P that is. */
+    static constexpr bool FINDS_OVERFLOW = !Scaled && !E4M3;
+    static constexpr bool SCALED = Scaled; /* each key has a scale: 16-bit ones that were converted */
     /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
      * kernel. */
     static constexpr bool EXISTS = WGMMA || SMALL_M || (Rules && (Rows < 128 || Dk <= 128));
@@ -90,11 +99,13 @@ struct mma_config {
     static constexpr uint32_t OWN_KEYS = SMALL_M ? GROUP_KEYS : KEYS;      /* in mma_shared */
     static constexpr uint32_t WARP_KEYS = GROUP_KEYS / COLUMN_WARPS; /* whose products a warp computes */
     static constexpr uint32_t WARP_DV = Dv / COLUMN_WARPS;           /* columns of results in its registers */
+    static constexpr uint32_t OUT_FRAGMENTS = WARP_DV / 8 + E4M3; /* of eight: and the one that sums P up */
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
     static constexpr uint32_t K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize; /* of a vector in memory */
     /* Bytes of an element, and of a vector, where they are multiplied. */
     static constexpr uint32_t KV_SIZE = CONVERTS ? 2 : KvSize, K_ROW = Dk * KV_SIZE, V_ROW = Dv * KV_SIZE;
-    static constexpr uint32_t Q_BYTES = Dk * (KV32 ? 4 : 2);
+    static constexpr uint32_t Q_BYTES = Dk * (KV32 ? 4 : 2), Q_ROW = E4M3 ? Dk : Q_BYTES;
+    static constexpr uint32_t P_SIZE = E4M3 ? 1 : 2; /* bytes of an element */
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
@@ -111,6 +122,12 @@ struct mma_config {
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
     static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
+    /*
+     * Products of e4m3 are added up with 14 bits: of an equal share of 2^14 keys nothing is left. After so
+     * many iterations results are set aside in shared memory, behind the stages, and summed up there in f32.
+     */
+    static constexpr uint32_t ASIDE_ITERATIONS = 16;
+    static constexpr uint32_t ASIDE = ROWS * Q_BYTES + STAGES * gpu_mma_stage_bytes(SHAPE);
     static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
     static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t BLOCK_BYTES = KEYS * 128; /* of 64 columns of as many rows as a stage has */
@@ -203,6 +220,7 @@ struct mma_computed {
     struct gpu_sequence sequence;
     struct gpu_work_tile work;
     uint32_t trust; /* enum mma_trust */
+    uint32_t lead;  /* e4m3: tiles of the first iteration that come before the work tile */
 };
 
 /* What is looked up of a work tile. */
@@ -223,6 +241,7 @@ template <class C> struct mma_handover<C, true> {
     struct mma_rules rules[8];
     struct mma_rules next_rules[2];        /* of each group's rows in the work tile that is looked up */
     struct mma_range next_ranges[C::ROWS]; /* and the keys that each row sees, where nothing else matters */
+    uint64_t nonfinite_at[C::ADDRESS_STAGES]; /* e4m3: 0, or which values of an iteration are NaN */
     uint32_t overflow[8];  /* of each warp that multiplies: 1: a P of its work tile has become infinite */
     uint32_t again[2];     /* of the n-th at n % 2: it is to be computed once more, checking values */
     mma_looked_up<C> next; /* the work tile after the one that is copied */
@@ -284,7 +303,7 @@ template <class C> GPU_INLINE mma_shared<C> *mma_shared_of_cta(mma_shared<C> *ow
 template <class C> using mma_score_fragments = float[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
 /* Of these, what a warp computes itself: that of all keys unless others have the same rows. */
 template <class C> using mma_own_fragments = float[C::M_FRAGMENTS][C::WARP_KEYS / 8][4];
-template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::WARP_DV / 8][4];
+template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::OUT_FRAGMENTS][4];
 template <class C> using mma_query_fragments = uint32_t[C::DK / 16][C::M_FRAGMENTS][4];
 /* One number for each row that a lane has. */
 template <class C> using mma_row_pairs = float[C::M_FRAGMENTS][2];

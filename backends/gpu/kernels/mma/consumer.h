@@ -17,6 +17,7 @@ template <class C> struct mma_consumer {
     mma_out_fragments<C> o;
     mma_row_pairs<C> max, sum, factor;
     mma_iteration_p<C> p;         /* of the iteration whose results are next */
+    float aside_max[2];           /* e4m3: maxima when results were set aside */
     const unsigned char *queries; /* of the warp group */
     uint32_t row_warp;
     uint32_t begin, end;             /* uses of the buffers by the work tile */
@@ -53,9 +54,60 @@ template <class C> GPU_INLINE void mma_clear_consumer(mma_consumer<C> *own)
 {
     own->max[0][0] = own->max[0][1] = -GPU_INFINITY;
     own->sum[0][0] = own->sum[0][1] = 0;
+    own->aside_max[0] = own->aside_max[1] = -GPU_INFINITY;
     GPU_UNROLL
-    for (uint32_t n = 0; n < C::WARP_DV / 8; n++)
+    for (uint32_t n = 0; n < C::OUT_FRAGMENTS; n++)
         own->o[0][n][0] = own->o[0][n][1] = own->o[0][n][2] = own->o[0][n][3] = 0;
+}
+
+/* Where it is written which values of an iteration are NaN; 0: none is. e4m3 alone, whose values are zeros
+ * there. One lane reads it. */
+template <class C> GPU_INLINE uint64_t mma_nonfinite_at(const mma_shared<C> *shared, uint32_t slot)
+{
+    return gpu_shuffle_u64(gpu_thread() % GPU_WARP == 0 ? shared->handover.nonfinite_at[slot] : 0, 0);
+}
+
+/* Whether values of an iteration that are not finite have been put aside. */
+template <class C>
+GPU_INLINE bool mma_is_marked(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
+{
+    return C::E4M3 ? mma_nonfinite_at<C>(shared, n % C::ADDRESS_STAGES) != 0 : mma_is_checked<C>(shared, own);
+}
+
+/*
+ * e4m3: adds what was set aside to the results so far, n iterations behind the first of the work tile, and
+ * sets the sum aside unless it is the `last`. They begin at zeros again then.
+ */
+template <class C> GPU_INLINE void mma_set_aside(uint32_t n, bool last, mma_consumer<C> *own)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    unsigned char *at =
+        gpu_shared() + C::FIXED_BYTES + C::ASIDE + (own->row_warp * C::OUT_FRAGMENTS * GPU_WARP + lane) * 16;
+    const bool first = n <= C::ASIDE_ITERATIONS;
+    float factor[2];
+
+    if (first && last)
+        return;
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        factor[h] =
+            own->aside_max[h] == -GPU_INFINITY ? 0 : gpu_exp2_fast(own->aside_max[h] - own->max[0][h]);
+        own->aside_max[h] = own->max[0][h];
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::OUT_FRAGMENTS; i++) {
+        struct gpu_u128 part = {{0, 0, 0, 0}};
+        if (!first)
+            part = gpu_load_u128(at + i * GPU_WARP * 16);
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 4; e++) {
+            own->o[0][i][e] = gpu_fma(gpu_f32_of_bits(part.x[e]), factor[e / 2], own->o[0][i][e]);
+            part.x[e] = gpu_f32_bits(own->o[0][i][e]);
+            own->o[0][i][e] = last ? own->o[0][i][e] : 0;
+        }
+        if (!last)
+            gpu_store_u128(at + i * GPU_WARP * 16, part);
+    }
 }
 
 /* Begins the results of the iteration whose P is in registers. */
@@ -75,11 +127,18 @@ template <class C>
 GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint32_t n, mma_consumer<C> *own,
                                      mma_iteration_scores<C> s)
 {
-    mma_wait_full(&shared->pipeline[1], n);
-    GPU_UNROLL
-    for (uint32_t t = 0; t < C::TILES; t++)
-        if (shared->nonfinite_tile[t] == tile + t + 1)
-            mma_spread_nonfinite<C>(shared, t * GPU_TILE, 0, s[t], own->o);
+    if constexpr (C::E4M3) {
+        const unsigned char *bits = (const unsigned char *)mma_nonfinite_at<C>(shared, n % C::ADDRESS_STAGES);
+        GPU_UNROLL
+        for (uint32_t t = 0; t < C::TILES; t++)
+            mma_spread_nonfinite<C>(bits, t * GPU_TILE, 0, s[t], own->o);
+    } else {
+        mma_wait_full(&shared->pipeline[1], n);
+        GPU_UNROLL
+        for (uint32_t t = 0; t < C::TILES; t++)
+            if (shared->nonfinite_tile[t] == tile + t + 1)
+                mma_spread_nonfinite<C>(shared->nonfinite[0], t * GPU_TILE, 0, s[t], own->o);
+    }
 }
 
 /* Whether all keys of an iteration exist. One lane reads it, the one that releases stages. */
@@ -91,6 +150,8 @@ template <class C> GPU_INLINE bool mma_all_present(const mma_shared<C> *shared, 
         GPU_UNROLL
         for (uint32_t t = 0; t < C::TILES; t++)
             all &= shared->present[slot][t];
+        if constexpr (C::E4M3) /* such an iteration is not plain either */
+            all &= shared->handover.nonfinite_at[slot] == 0 ? all : 0;
     }
     return gpu_ballot(all != C::ALL_PRESENT) == 0;
 }
@@ -192,15 +253,17 @@ GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores
         tile_max[0] = fmaxf(tile_max[0], one[0]);
         tile_max[1] = fmaxf(tile_max[1], one[1]);
     }
-    tile_max[0] += offset[0];
-    tile_max[1] += offset[1];
-    const bool grown = gpu_ballot(mma_has_grown(tile_max, own->max[0])) != 0;
+    tile_max[0] += offset[0] - C::P_EXPONENT;
+    tile_max[1] += offset[1] - C::P_EXPONENT;
+    const bool grown = gpu_ballot(mma_has_grown<C>(tile_max, own->max[0])) != 0;
     if (grown)
-        mma_raise_row_max(tile_max, own->max[0], own->sum[0], correction);
+        mma_raise_row_max<C>(tile_max, own->max[0], own->sum[0], correction);
     mma_exponentiate_row<C>(own, 0, offset[0], s);
     mma_exponentiate_row<C>(own, 1, offset[1], s);
-    own->sum[0][0] += mma_sum_row<C>(0, s);
-    own->sum[0][1] += mma_sum_row<C>(1, s);
+    if constexpr (!C::E4M3) { /* there a column of values does it */
+        own->sum[0][0] += mma_sum_row<C>(0, s);
+        own->sum[0][1] += mma_sum_row<C>(1, s);
+    }
     return grown;
 }
 
@@ -265,6 +328,21 @@ GPU_INLINE bool mma_softmax_known(mma_shared<C> *shared, mma_consumer<C> *own, m
     own->sum[0][0] += sum[0];
     own->sum[0][1] += sum[1];
     return grown;
+}
+
+/* P as an operand in e4m3. Of 32 keys a lane has two of each eight; the order in which it has them is that of
+ * values in the workspace (convert-e4m3-kernel.h). */
+template <class C> GPU_INLINE void mma_pack_iteration_e4m3(mma_iteration_scores<C> s, mma_iteration_p<C> p)
+{
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::KEYS / 32; k++) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t n = k % 2 * 4 + i / 2 * 2, h = i % 2;
+            const float(*pair)[4] = &s[k / 2][0][n];
+            p[k][i] = gpu_pack_e4m3(pair[0][2 * h], pair[0][2 * h + 1], pair[1][2 * h], pair[1][2 * h + 1]);
+        }
+    }
 }
 
 /* P as an operand. With 8-bit values it is `bf16` where it is multiplied by the `scales` of single values. */
@@ -455,8 +533,13 @@ GPU_INLINE void mma_find_p(const struct gpu_run *run, mma_shared<C> *shared, mma
             mma_release(&shared->pipeline[1], n - 1);
         if (grown)
             mma_rescale_rows(correction, own->o[0]);
+        if constexpr (C::E4M3)
+            if ((n - own->begin) % C::ASIDE_ITERATIONS == 0)
+                mma_set_aside<C>(n - own->begin, false, own);
     }
-    if (C::KV8 && mma_p_bf16<C>(run))
+    if constexpr (C::E4M3)
+        mma_pack_iteration_e4m3<C>(s, own->p);
+    else if (C::KV8 && mma_p_bf16<C>(run))
         mma_pack_iteration<C>(true, shared->v_scale[n % C::ADDRESS_STAGES], s, own->p);
     else
         mma_pack_iteration<C>(C::BF16_MMA, NULL, s, own->p);
@@ -495,7 +578,7 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
     GPU_LOOP
     for (;;) {
         float offset[2] = {0, 0};
-        const bool checked = mma_is_checked<C>(shared, own);
+        const bool checked = plain ? false : mma_is_marked<C>(shared, own, n);
         if (!plain && !checked && mma_only_hides<C>(run, shared, own, n))
             mma_hide_ranges<C>(shared, own, (p->first + (n - own->begin) * C::TILES) * GPU_TILE, s);
         else if (!plain)
@@ -503,14 +586,13 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
         mma_find_p<C, false>(run, shared, own, n, checked, offset, s);
         if (++n == own->end)
             return;
-        /* Where each key has a scale, registers are too few for what follows a sum that is too large. */
-        const bool known = C::SCALED || mma_knows_maxima<C>(own);
+        const bool known = !C::FINDS_OVERFLOW || mma_knows_maxima<C>(own);
         GPU_LOOP
         for (;;) {
             plain = mma_find_scores<C>(run, shared, stages, own, n, s);
             if (!plain || !known)
                 break;
-            mma_find_p<C, !C::SCALED>(run, shared, own, n, false, none, s);
+            mma_find_p<C, C::FINDS_OVERFLOW>(run, shared, own, n, false, none, s);
             if (++n == own->end)
                 return;
         }
@@ -566,6 +648,11 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     gpu_wgmma_commit();
     mma_wait_results<C>(own->o);
     mma_release(&shared->pipeline[1], own->end - 1);
+    if constexpr (C::E4M3)
+        mma_set_aside<C>(own->end - own->begin, true, own);
+    GPU_UNROLL
+    for (uint32_t h = 0; C::E4M3 && h < 2; h++) /* one of four lanes has it, the others zeros */
+        own->sum[0][h] = own->o[0][C::OUT_FRAGMENTS - 1][2 * h];
 }
 
 /* Whether a result of a row that exists is not finite, where a masked tile was taken for finite, or a P was
@@ -579,9 +666,9 @@ GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<
     const uint32_t end = p->end * GPU_TILE < keys ? p->end * GPU_TILE : keys;
     bool found = false;
 
-    if (own->end == own->begin || mma_is_checked<C>(shared, own))
+    if (C::E4M3 || own->end == own->begin || mma_is_checked<C>(shared, own))
         return false;
-    if (!C::SCALED && shared->handover.overflow[own->row_warp] != 0)
+    if (C::FINDS_OVERFLOW && shared->handover.overflow[own->row_warp] != 0)
         return true;
     const struct mma_rules *rules = mma_rules_of<C>(shared, own);
     if (!mma_has_mask<C>(run) && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
@@ -643,7 +730,7 @@ GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, 
             mma_find_visible_keys<C>(run, shared, mine->work.row0, mine->work.kv_head);
         gpu_barrier_part(MMA_BARRIER_GROUP + group, 128);
     }
-    if (!C::SCALED && lane == 0)
+    if (C::FINDS_OVERFLOW && lane == 0)
         shared->handover.overflow[own->row_warp] = 0;
     gpu_warp_barrier();
     if (lane == 0)

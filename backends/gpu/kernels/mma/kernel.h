@@ -120,7 +120,8 @@ template <class C> struct mma_entry<mma_combining<C>> {
 /* Without rules, of keys and values of a type: where the largest tile has 128 rows. */
 #define MMA_PLAIN_1_128(each, name, ...)                                                                     \
     each(name##_r8_e4m3, mma_config<8, __VA_ARGS__, true, false, ATTN_E4M3>)                                 \
-        each(name##_r8_int8, mma_config<8, __VA_ARGS__, true, false, ATTN_INT8>)
+        each(name##_r8_int8, mma_config<8, __VA_ARGS__, true, false, ATTN_INT8>)                             \
+            each(name##_r128_e4m3, mma_config<128, __VA_ARGS__, true, false, ATTN_E4M3>)
 #define MMA_PLAIN_2_128(each, name, ...)                                                                     \
     MMA_PLAIN(each, name##_r8_plain, 8, __VA_ARGS__)                                                         \
     MMA_PLAIN(each, name##_r128_plain, 128, __VA_ARGS__)                                                     \

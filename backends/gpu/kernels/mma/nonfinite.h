@@ -82,11 +82,12 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
     }
 }
 
-template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *shared, uint32_t key, uint32_t d)
+/* Whether the value of a key in a column is marked. */
+template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const unsigned char *marks, uint32_t key, uint32_t d)
 {
     const uint32_t bits = C::KV32 ? 4 : 8;
 
-    return shared->nonfinite[key][d / bits] >> d % bits & 1;
+    return marks[key * (C::DV / bits) + d / bits] >> d % bits & 1;
 }
 
 /*
@@ -95,7 +96,7 @@ template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *sha
  * `column0`: the warp's first column.
  */
 template <class C>
-GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0, uint32_t column0,
+GPU_INLINE void mma_spread_nonfinite(const unsigned char *marks, uint32_t key0, uint32_t column0,
                                      mma_score_fragments<C> s, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, one = C::BF16_MMA ? 0x3f80 : 0x3c00;
@@ -115,8 +116,8 @@ GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
             GPU_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 const uint32_t key = key0 + k * 16 + h * 8 + lane % 4 * 2;
-                b[h] = mma_is_nonfinite<C>(shared, key, d) * one |
-                       mma_is_nonfinite<C>(shared, key + 1, d) * one << 16;
+                b[h] = mma_is_nonfinite<C>(marks, key, d) * one | mma_is_nonfinite<C>(marks, key + 1, d) * one
+                                                                      << 16;
             }
             GPU_UNROLL
             for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {

@@ -439,8 +439,9 @@ GPU_INLINE void mma_produce(const struct gpu_run *run, mma_shared<C> *shared, un
         mma_produce_queries<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own, n);
         if (boxed == early && early < own->boxed)
             boxed = mma_produce_boxes<C>(run, shared, stages, queries, own, early, own->boxed, true, n);
-        if (boxed < iterations)
-            mma_produce_keys<C>(run, shared, stages, p, own, boxed);
+        if constexpr (!C::E4M3)
+            if (boxed < iterations)
+                mma_produce_keys<C>(run, shared, stages, p, own, boxed);
         own->used += iterations;
     } else if (!mma_has_query_boxes<C>(run)) {
         gpu_mbarrier_arrive(&shared->handover.queries_full[n % 2]);

@@ -212,6 +212,25 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
     }
 }
 
+/* Codes as they are. */
+template <class C>
+GPU_INLINE void mma_load_queries_e4m3(const struct gpu_run *run, const struct gpu_sequence *s,
+                                      unsigned char *to, uint32_t row0, uint32_t kv_head)
+{
+    constexpr uint32_t chunks = C::Q_ROW / 16;
+
+    GPU_LOOP
+    for (uint32_t i = gpu_thread(); i < C::ROWS * chunks; i += C::THREADS) {
+        const uint32_t row = i / chunks, chunk = i % chunks;
+        uint32_t token, head;
+        struct gpu_u128 codes = mma_zero_u128();
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+            codes = mma_load_query_codes(mma_query_address(run, s, token, head), chunk * 16,
+                                         run->problem.head_dim);
+        gpu_store_u128(to + mma_swizzled<C>(row, chunk, C::Q_ROW), codes);
+    }
+}
+
 /* Queries into shared memory. */
 template <class C>
 GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
@@ -219,6 +238,8 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *share
 {
     if constexpr (C::KV32)
         mma_load_queries_f32<C>(run, &shared->sequence, to, row0, kv_head);
+    else if constexpr (C::E4M3)
+        mma_load_queries_e4m3<C>(run, &shared->sequence, to, row0, kv_head);
     else if ((C::Q_SCALED || C::WGMMA) && GPU_SIZE(run->problem.q_dtype) == 1)
         mma_load_queries_8bit<C>(run, shared, to, row0, kv_head);
     else if (C::Q_SCALED && run->problem.q_dtype != ATTN_F16)

@@ -48,6 +48,15 @@ GPU_INLINE bool mma_plans_all_keys(const struct gpu_run *run)
     return run->batch.positions != 0 || run->batch.cp_world != 0;
 }
 
+/* Makes iterations of e4m3 those that the workspace has. By one lane. */
+template <class C> GPU_INLINE void mma_align_tile(mma_looked_up<C> *to)
+{
+    if (!C::E4M3 || to->work.first % C::TILES == 0 || to->work.first >= to->work.end)
+        return;
+    to->lead = to->work.first % C::TILES;
+    to->work.first -= to->lead;
+}
+
 /* Leaves out KV tiles that no row of the work tile sees, of which each lane of a warp knows some rows: keys
  * [lo, hi). One stays, for queries are copied already. */
 template <class C> GPU_INLINE void mma_trim_tile(mma_looked_up<C> *to, uint32_t lo, uint32_t hi)
@@ -58,7 +67,8 @@ template <class C> GPU_INLINE void mma_trim_tile(mma_looked_up<C> *to, uint32_t 
         hi = high > hi ? high : hi;
     }
     if (gpu_thread() % GPU_WARP == 0) {
-        const uint32_t begin = to->work.first, all = to->work.end, last = (hi + GPU_TILE - 1) / GPU_TILE;
+        const uint32_t begin = to->work.first + (C::E4M3 ? to->lead : 0), all = to->work.end,
+                       last = (hi + GPU_TILE - 1) / GPU_TILE;
         uint32_t first = lo / GPU_TILE > begin ? lo / GPU_TILE : begin, end = last < all ? last : all;
         if (first >= end) {
             first = begin;
@@ -66,6 +76,8 @@ template <class C> GPU_INLINE void mma_trim_tile(mma_looked_up<C> *to, uint32_t 
         }
         to->work.first = first;
         to->work.end = end;
+        to->lead = 0;
+        mma_align_tile<C>(to);
     }
     gpu_warp_barrier();
 }
@@ -127,6 +139,8 @@ GPU_INLINE uint32_t mma_next_tile(const struct gpu_run *run, mma_looked_up<C> *t
         to->sequence = s;
         to->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, above, C::ROWS)
                            : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
+        to->lead = 0;
+        mma_align_tile<C>(to);
     }
     gpu_warp_barrier();
     if (C::ROWS >= 64 && prefill && !mma_rows_are_ranges<C>(run) && mma_plans_all_keys(run))

@@ -17,6 +17,7 @@ struct gpu_mma_shape {
     uint32_t kv_size; /* bytes of an element of keys and values */
     uint32_t wgmma;   /* 1: two warp groups multiply, and another one copies for them (Hopper) */
     uint32_t scaled;  /* 1: keys of 16 bits have scales */
+    uint32_t e4m3;    /* 1: queries, keys and values, and P, are multiplied in e4m3 */
 };
 
 /*
@@ -59,7 +60,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_keys(struct gpu_mma_shape s)
  */
 GPU_CONSTEXPR uint32_t gpu_mma_converts(struct gpu_mma_shape s)
 {
-    return s.kv_size == 1 && s.rows > 16 && s.dk <= 128;
+    return s.kv_size == 1 && s.rows > 16 && s.dk <= 128 && !s.e4m3;
 }
 
 /* Bytes of the codes of a raw stage. */
@@ -79,9 +80,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_raw_stages(struct gpu_mma_shape s)
     return s.rows > 64 ? 1 : s.dk > 64 ? 2 : 3;
 }
 
-/* Bytes of the keys, or the values, of an iteration, as they are multiplied. */
+/* Bytes of the keys, or the values, of an iteration, as they are multiplied. Behind values of e4m3 are eight
+ * columns that sum P up. */
 GPU_CONSTEXPR uint32_t gpu_mma_stage_bytes(struct gpu_mma_shape s)
 {
+    if (s.e4m3)
+        return gpu_mma_raw_bytes(s) + 8 * gpu_mma_keys(s);
     return gpu_mma_raw_bytes(s) * (gpu_mma_converts(s) ? 2 : s.kv_size);
 }
 
@@ -136,7 +140,10 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t times = s.rows == 8 ? 4 : 1;
-    const uint32_t keys = gpu_mma_keys(s) / times, scales = s.kv_size == 1 ? 8 : s.scaled ? 4 : 0;
+    const uint32_t keys = gpu_mma_keys(s) / times, scales = s.e4m3           ? 0
+                                                            : s.kv_size == 1 ? 8
+                                                            : s.scaled       ? 4
+                                                                             : 0;
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
@@ -152,18 +159,25 @@ GPU_CONSTEXPR uint32_t gpu_mma_exchange_bytes(struct gpu_mma_shape s)
     return gpu_mma_column_warps(s) > 1 ? s.rows * gpu_mma_keys(s) * 4 : 0;
 }
 
+/* Results in f32 that warp groups set aside, of e4m3. */
+GPU_CONSTEXPR uint32_t gpu_mma_aside_bytes(struct gpu_mma_shape s)
+{
+    return s.e4m3 ? s.rows * (s.dv + 8) * 4 : 0;
+}
+
 /* A buffer of queries. */
 GPU_CONSTEXPR uint32_t gpu_mma_query_bytes(struct gpu_mma_shape s)
 {
     return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + gpu_mma_row_padding(s));
 }
 
-/* A buffer of queries, all stages, and exchanged scores. */
+/* A buffer of queries, all stages, and exchanged scores, or results that are set aside. */
 GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
     return gpu_mma_query_bytes(s) +
            gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * gpu_mma_row_padding(s)) +
-           2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s);
+           2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s) +
+           gpu_mma_aside_bytes(s);
 }
 
 /* Floats between rows of f32 results. A warp of small M puts them in the place of its stages. */

@@ -34,23 +34,21 @@ GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row_pairs<C> factor, m
         mma_fragment_max(s[m], factor[m], tile_max[m]);
 }
 
-/* The rescale threshold, in base 2. */
-constexpr float MMA_RESCALE_THRESHOLD = 8;
-
 /* Whether a score is too far above the old maximum of a row. */
-GPU_INLINE bool mma_has_grown(const float tile_max[2], const float max[2])
+template <class C> GPU_INLINE bool mma_has_grown(const float tile_max[2], const float max[2])
 {
-    return tile_max[0] > max[0] + MMA_RESCALE_THRESHOLD || tile_max[1] > max[1] + MMA_RESCALE_THRESHOLD;
+    return tile_max[0] > max[0] + C::P_HEADROOM || tile_max[1] > max[1] + C::P_HEADROOM;
 }
 
 /* Raises the maxima of such rows of a fragment, and rescales their sums, by `correction`. */
+template <class C>
 GPU_INLINE void mma_raise_row_max(const float tile_max[2], float max[2], float sum[2], float correction[2])
 {
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         float new_max = fmaxf(tile_max[h], gpu_shuffle_xor_f32(tile_max[h], 1));
         new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
-        const bool raised = new_max > max[h] + MMA_RESCALE_THRESHOLD;
+        const bool raised = new_max > max[h] + C::P_HEADROOM;
         correction[h] = raised ? gpu_exp2_fast(max[h] - new_max) : 1;
         sum[h] *= correction[h];
         max[h] = raised ? new_max : max[h];
@@ -70,18 +68,18 @@ GPU_INLINE void mma_rescale_rows(const float correction[2], float (&o)[columns][
 }
 
 /* Both. */
-template <uint32_t columns>
+template <class C, uint32_t columns>
 GPU_INLINE void mma_raise_max(const float tile_max[2], float max[2], float sum[2], float (&o)[columns][4])
 {
     float correction[2];
 
-    mma_raise_row_max(tile_max, max, sum, correction);
+    mma_raise_row_max<C>(tile_max, max, sum, correction);
     mma_rescale_rows(correction, o);
 }
 
 /*
  * Raises row maxima, and rescales sums and results so far. An exponent counts from its row's maximum, but an
- * old maximum serves as long as no score is more than the rescale threshold above it: P is then at most 2^8,
+ * old maximum serves as long as no score is more than P_HEADROOM above it: P is then at most 2^8,
  * which all types hold, whatever other rows do. Maxima seldom grow after the first tiles.
  */
 template <class C>
@@ -92,11 +90,11 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
-        grown = grown || mma_has_grown(tile_max[m], max[m]);
+        grown = grown || mma_has_grown<C>(tile_max[m], max[m]);
     if (gpu_ballot(grown) != 0) {
         GPU_UNROLL
         for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
-            mma_raise_max(tile_max[m], max[m], sum[m], o[m]);
+            mma_raise_max<C>(tile_max[m], max[m], sum[m], o[m]);
     }
 }
 

@@ -12,7 +12,7 @@
 /* Scores, or P, of a KV iteration, by tiles of keys. */
 template <class C> using mma_iteration_scores = mma_score_fragments<C>[C::TILES];
 /* P as an operand of products. */
-template <class C> using mma_iteration_p = uint32_t[C::KEYS / 16][4];
+template <class C> using mma_iteration_p = uint32_t[C::KEYS * C::P_SIZE / 32][4];
 
 /* Begins the products of a warp group's queries with the keys of a stage. */
 template <class C>
@@ -25,10 +25,13 @@ GPU_INLINE void mma_begin_scores_of(const unsigned char *queries, const unsigned
     gpu_matrices_of_all<C::KEYS>(queries, keys, matrix);
     gpu_wgmma_begin();
     GPU_UNROLL
-    for (uint32_t kk = 0; kk < C::DK / 16; kk++) {
+    for (uint32_t kk = 0; kk < C::Q_ROW / 32; kk++) {
         const uint32_t at = kk / 4 * C::BLOCK_BYTES + kk % 4 * 32;
-        gpu_wgmma_rows<C::BF16_MMA>(all, gpu_matrix_from(matrix[0], at), gpu_matrix_from(matrix[1], at),
-                                    kk != 0);
+        const gpu_matrix a = gpu_matrix_from(matrix[0], at), b = gpu_matrix_from(matrix[1], at);
+        if constexpr (C::E4M3)
+            gpu_wgmma_rows_e4m3(all, a, b, kk != 0);
+        else
+            gpu_wgmma_rows<C::BF16_MMA>(all, a, b, kk != 0);
     }
     gpu_wgmma_commit();
 }
@@ -67,12 +70,28 @@ GPU_INLINE void mma_add_results(const unsigned char *values, const mma_iteration
     }
 }
 
+/* The same in e4m3, of values whose rows are columns, the last of which sum P up. */
+template <class C>
+GPU_INLINE void mma_add_results_e4m3(const unsigned char *values, const mma_iteration_p<C> p,
+                                     mma_out_fragments<C> o)
+{
+    const gpu_matrix matrix = gpu_matrix_of_all<C::KEYS>(values);
+
+    gpu_wgmma_keep(o[0]);
+    gpu_wgmma_begin();
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::KEYS / 32; k++)
+        gpu_wgmma_rows_e4m3(o[0], p[k], gpu_matrix_from(matrix, k * 32));
+}
+
 /* Begins these products, by code for each type of P. */
 template <class C>
 GPU_INLINE void mma_begin_results_of(bool bf16, const unsigned char *values, const mma_iteration_p<C> p,
                                      mma_out_fragments<C> o)
 {
-    if (C::KV8 && bf16)
+    if constexpr (C::E4M3)
+        mma_add_results_e4m3<C>(values, p, o);
+    else if (C::KV8 && bf16)
         mma_add_results<C, true>(values, p, o);
     else
         mma_add_results<C, C::BF16_MMA>(values, p, o);

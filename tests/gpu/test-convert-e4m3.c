@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The kernel that puts keys and values in the order of products of e4m3: where each code goes, what stands
+ * for keys that do not exist and values that are NaN. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "convert.h"
+#include "fiber-names.h"
+
+enum {
+    HEADS = 2,
+    DIM = GPU_E4M3_DIM,
+    PAGE = GPU_E4M3_BLOCK,
+    BLOCK = 48, /* of the cache */
+    KEYS = 190,
+    BLOCKS = (KEYS + BLOCK - 1) / BLOCK,
+    PAGES = 2,
+    MISSING = 2 /* block without a place in the cache */
+};
+
+static struct {
+    uint8_t codes[2][BLOCKS][BLOCK][HEADS][DIM]; /* keys and values */
+    int32_t table[BLOCKS];
+    _Alignas(16) uint8_t k[PAGES][PAGE][HEADS][DIM], v[PAGES][HEADS][DIM][PAGE];
+    struct gpu_marks marks[PAGES][HEADS];
+    uint8_t bits[PAGES][HEADS][PAGE][DIM / 8];
+    float k_scale;
+    int32_t entries[PAGES], q_offsets[2], kv_lens[1], first[2];
+} memory;
+
+static uint64_t address(const void *at)
+{
+    return (uint64_t)(uintptr_t)at;
+}
+
+static struct gpu_cache cache_of(uint32_t side)
+{
+    struct gpu_cache cache;
+
+    memset(&cache, 0, sizeof cache);
+    cache.base = address(memory.codes[side]);
+    cache.page_stride = BLOCK * HEADS * DIM;
+    cache.token_stride = HEADS * DIM;
+    cache.head_stride = cache.x_bytes = cache.dim = DIM;
+    cache.size = 1;
+    cache.dtype = ATTN_E4M3;
+    cache.scale.value = 1;
+    return cache;
+}
+
+/* A sequence of 190 keys in pages of 48, of which one does not exist. Codes are no NaN. */
+static struct gpu_convert step(void)
+{
+    struct gpu_convert a;
+
+    memset(&a, 0, sizeof a);
+    memset(&memory, 0xff, sizeof memory);
+    for (uint32_t i = 0; i < sizeof memory.codes; i++)
+        ((uint8_t *)memory.codes)[i] = (uint8_t)(i * 37 + i / 256) & 0xf7;
+    for (int32_t i = 0; i < BLOCKS; i++)
+        memory.table[i] = i == MISSING ? -1 : BLOCKS - 1 - i;
+    memory.q_offsets[0] = memory.first[0] = 0;
+    memory.q_offsets[1] = 300;
+    memory.kv_lens[0] = KEYS;
+    memory.first[1] = PAGES;
+    a.run.problem.heads = a.run.problem.kv_heads = HEADS;
+    a.run.problem.kv_source = ATTN_KV_CACHE;
+    a.run.problem.positions = 1; /* all keys are seen */
+    a.run.batch.addressing = ATTN_TABLE;
+    a.run.batch.table = address(memory.table);
+    a.run.batch.seqs = 1;
+    a.run.batch.block = BLOCK;
+    a.run.batch.block_shift = 32;
+    a.run.batch.q_offsets = address(memory.q_offsets);
+    a.run.batch.kv_lens = address(memory.kv_lens);
+    a.run.schedule = address(memory.first);
+    a.run.k = cache_of(0);
+    a.run.v = cache_of(1);
+    a.run.q_scale.value = 1;
+    a.k = address(memory.k);
+    a.v = address(memory.v);
+    a.entries = address(memory.entries);
+    a.marks = address(memory.marks);
+    a.bits = address(memory.bits);
+    a.k_scale = address(&memory.k_scale);
+    return a;
+}
+
+static void convert(const struct gpu_convert *a)
+{
+    const struct fiber_grid grid = {.x = 3, .threads = GPU_E4M3_THREADS, .shared = GPU_E4M3_SHARED};
+
+    fiber_launch(driver_named(driver_plan_kernels, "gpu_convert_e4m3")->call, a, &grid);
+    cr_assert_eq(memory.entries[0], 0);
+    cr_assert_eq(memory.entries[1], 1);
+}
+
+/* The code of a key, or value; `missing` where there is none. */
+static uint8_t code_of(uint32_t side, uint32_t key, uint32_t head, uint32_t d, uint8_t missing)
+{
+    const uint32_t block = key / BLOCK;
+
+    return key >= KEYS || block == MISSING ? missing
+                                           : memory.codes[side][memory.table[block]][key % BLOCK][head][d];
+}
+
+/* Where a token of 16 is among the codes of a column: a lane has two of each eight, side by side. */
+static uint32_t place_of(uint32_t token)
+{
+    return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
+}
+
+static void check_values(void)
+{
+    for (uint32_t key = 0; key < PAGES * PAGE; key++)
+        for (uint32_t head = 0; head < HEADS; head++)
+            for (uint32_t d = 0; d < DIM; d++) {
+                const uint8_t code = code_of(1, key, head, d, 0);
+                cr_assert_eq(memory.v[key / PAGE][head][d][place_of(key % PAGE)],
+                             (code & 0x7f) == 0x7f ? 0 : code);
+            }
+}
+
+static void check_keys(uint8_t keep, uint8_t flip)
+{
+    for (uint32_t key = 0; key < PAGES * PAGE; key++)
+        for (uint32_t head = 0; head < HEADS; head++)
+            for (uint32_t d = 0; d < DIM; d++)
+                cr_assert_eq(memory.k[key / PAGE][key % PAGE][head][d],
+                             (code_of(0, key, head, d, 0) & keep) ^ flip);
+}
+
+Test(convert_e4m3, columns_of_values_have_tokens_in_the_order_of_p)
+{
+    const struct gpu_convert a = step();
+
+    convert(&a);
+    check_keys(0xff, 0);
+    check_values();
+    cr_assert_eq(memory.k_scale, 1);
+}
+
+Test(convert_e4m3, what_does_not_exist_is_not_present)
+{
+    const struct gpu_convert a = step();
+
+    convert(&a);
+    for (uint32_t key = 0; key < PAGES * PAGE; key++) {
+        const bool exists = key < KEYS && key / BLOCK != MISSING;
+        for (uint32_t head = 0; head < HEADS; head++) {
+            const struct gpu_marks *marks = &memory.marks[key / PAGE][head];
+            cr_assert_eq(marks->present[key % PAGE / 64] >> key % 64 & 1, exists);
+            cr_assert_eq(marks->nonfinite, 0);
+        }
+    }
+}
+
+Test(convert_e4m3, values_that_are_nan_are_zeros_and_marked)
+{
+    const struct gpu_convert a = step();
+    const uint32_t key = 150, head = 1, d = 77;
+    uint8_t *code = &memory.codes[1][memory.table[key / BLOCK]][key % BLOCK][head][d];
+
+    *code = 0xff;
+    convert(&a);
+    check_values();
+    for (uint32_t page = 0; page < PAGES; page++)
+        for (uint32_t h = 0; h < HEADS; h++)
+            cr_assert_eq(memory.marks[page][h].nonfinite, page == key / PAGE && h == head);
+    const uint8_t *bits = (const uint8_t *)(uintptr_t)memory.marks[key / PAGE][head].values;
+    for (uint32_t i = 0; i < PAGE * DIM; i++)
+        cr_assert_eq(bits[i / 8] >> i % 8 & 1, i == key % PAGE * DIM + d);
+}
+
+Test(convert_e4m3, the_scale_of_products_becomes_finite_and_positive)
+{
+    static const struct {
+        float keys, queries, rest;
+        uint8_t keep, flip;
+    } cases[] = {{0.5f, 4, 2, 0xff, 0}, {-3, 1, 3, 0xff, 0x80}, {-3, -1, 3, 0xff, 0},
+                 {0, 1, 1, 0, 0},       {1, NAN, 1, 0, 0x7f},   {INFINITY, 1, 1, 0, 0x7f}};
+
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gpu_convert a = step();
+        a.run.k.scale.value = cases[i].keys;
+        a.run.q_scale.value = cases[i].queries;
+        convert(&a);
+        check_keys(cases[i].keep, cases[i].flip);
+        cr_assert_eq(memory.k_scale, cases[i].rest);
+    }
+}
