@@ -205,7 +205,7 @@ GPU_INLINE void mma_check_values(const struct gpu_run *run, mma_shared<C> *share
         return;
     mma_clear_nonfinite<C>(run, shared, values, loop->slot, tile, loop->key0);
     if (shared->nonfinite_tile[loop->group] == tile + 1)
-        mma_spread_nonfinite<C>(shared->nonfinite[0], loop->key0, loop->column_warp * C::WARP_DV, s, loop->o);
+        mma_spread_nonfinite<C>(shared, loop->key0, loop->column_warp * C::WARP_DV, s, loop->o);
 }
 
 /* Scores and results of a KV iteration. */

@@ -44,7 +44,7 @@ struct mma_config {
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     /* Queries, keys, values and P are multiplied in e4m3: those of a workspace, where values are transposed.
      */
-    static constexpr bool E4M3 = WGMMA && KvSize == 1 && KvDtype == ATTN_E4M3;
+    static constexpr bool E4M3 = WGMMA && KvSize == 1 && KvDtype == ATTN_E4M3 && Dk == 128 && Dv == 128;
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA, Scaled, E4M3};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1 && !E4M3, KV32 = KvSize == 4, BF16 = QueriesBf16;
@@ -63,8 +63,9 @@ struct mma_config {
     static constexpr bool FINDS_OVERFLOW = !Scaled && !E4M3;
     static constexpr bool SCALED = Scaled; /* each key has a scale: 16-bit ones that were converted */
     /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
-     * kernel. */
-    static constexpr bool EXISTS = WGMMA || SMALL_M || (Rules && (Rows < 128 || Dk <= 128));
+     * kernel. Without rules those of 8-bit keys are of e4m3 alone. */
+    static constexpr bool EXISTS =
+        SMALL_M || E4M3 || (Rules && (WGMMA || Rows < 128 || Dk <= 128)) || (!Rules && WGMMA && KvSize == 2);
     /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
     static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 

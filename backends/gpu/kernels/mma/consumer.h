@@ -137,7 +137,7 @@ GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint3
         GPU_UNROLL
         for (uint32_t t = 0; t < C::TILES; t++)
             if (shared->nonfinite_tile[t] == tile + t + 1)
-                mma_spread_nonfinite<C>(shared->nonfinite[0], t * GPU_TILE, 0, s[t], own->o);
+                mma_spread_nonfinite<C>(shared, t * GPU_TILE, 0, s[t], own->o);
     }
 }
 

@@ -82,12 +82,16 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
     }
 }
 
-/* Whether the value of a key in a column is marked. */
-template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const unsigned char *marks, uint32_t key, uint32_t d)
+/* Whether the value of a key in a column is marked, in shared memory, or where e4m3 has it. */
+template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *shared, uint32_t key, uint32_t d)
 {
     const uint32_t bits = C::KV32 ? 4 : 8;
 
-    return marks[key * (C::DV / bits) + d / bits] >> d % bits & 1;
+    return shared->nonfinite[key][d / bits] >> d % bits & 1;
+}
+template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const unsigned char *marks, uint32_t key, uint32_t d)
+{
+    return marks[key * (C::DV / 8) + d / 8] >> d % 8 & 1;
 }
 
 /*
@@ -95,8 +99,8 @@ template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const unsigned char *mar
  * matrix product of ones and zeros: whether a row sees a key, times whether a value of the key is not finite.
  * `column0`: the warp's first column.
  */
-template <class C>
-GPU_INLINE void mma_spread_nonfinite(const unsigned char *marks, uint32_t key0, uint32_t column0,
+template <class C, class Marks>
+GPU_INLINE void mma_spread_nonfinite(const Marks *marks, uint32_t key0, uint32_t column0,
                                      mma_score_fragments<C> s, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, one = C::BF16_MMA ? 0x3f80 : 0x3c00;

@@ -151,8 +151,8 @@ GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, small_m_sc
             for (uint32_t i = 0; i < 4; i++) {
                 const uint32_t key = k * 16 + i / 2 * 8 + lane % 4 * 2;
                 const uint32_t d = n * 16 + small_m_column<C>(i % 2);
-                a[i] = mma_is_nonfinite<C>(shared->nonfinite[0], key, d) * one |
-                       mma_is_nonfinite<C>(shared->nonfinite[0], key + 1, d) * one << 16;
+                a[i] = mma_is_nonfinite<C>(shared, key, d) * one |
+                       mma_is_nonfinite<C>(shared, key + 1, d) * one << 16;
             }
             mma_multiply(found, a, seen[k], C::BF16_MMA);
         }
