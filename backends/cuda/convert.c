@@ -213,15 +213,15 @@ static void use_workspace(const struct attn_problem *p, const struct gpu_convert
     run->marks = workspace->marks;
 }
 
-int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part, struct gpu_run *run,
-                     void *stream, struct attn_error *err)
+int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                     const struct attn_problem *converted, struct gpu_run *run, void *stream,
+                     struct attn_error *err)
 {
     const bool e4m3 = cuda_is_e4m3(part->kernel);
-    const struct attn_problem p = cuda_converted_problem(&plan->problem, e4m3);
     const struct gpu_convert workspace = workspace_of(plan, part, run);
     const uint32_t grid[] = {plan->units * GPU_CONVERT_CTAS, 1, 1};
 
-    use_workspace(&p, &workspace, part->converted_block, run);
+    use_workspace(converted, &workspace, part->converted_block, run);
     if (!e4m3)
         return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
                           "gpu_convert", stream, err);

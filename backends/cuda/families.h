@@ -34,9 +34,11 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem, b
  * context is current. */
 int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part,
                              struct attn_error *err);
-/* Converts the keys and values of a step, and makes of the run one on them. The context is current. */
-int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part, struct gpu_run *run,
-                     void *stream, struct attn_error *err);
+/* Converts the keys and values of a step, and makes of the run one on them, of the problem that it is then.
+ * The context is current. */
+int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                     const struct attn_problem *converted, struct gpu_run *run, void *stream,
+                     struct attn_error *err);
 /* Whether a part of what is not converted has no sequence, as far as the maxima of a step tell. */
 bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part *part,
                        const struct gpu_run *run);

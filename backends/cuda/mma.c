@@ -279,8 +279,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     return gpu_module_function(context, own->module, name, 0, &part->merge, err);
 }
 
-/* Whether rows go straight from registers to the output. Others are gathered in shared memory, where a second
- * buffer of queries may lie in their place (mma_stores_directly). */
+/* Whether rows go straight from registers to the output, as mma_stores_directly (mma/epilogue.h) decides it.
+ * Others are gathered in shared memory, where a second buffer of queries may lie in their place. */
 static bool stores_directly(const struct gpu_run *run)
 {
     const struct attn_problem *p = &run->problem;
@@ -307,7 +307,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.p_parts = p_parts(&p);
     own.query_buffers = stores_directly(run) ? part->query_buffers : 1;
     if (part->conversion == GPU_CONVERTED)
-        status = cuda_convert(plan, part, &own, stream, err);
+        status = cuda_convert(plan, part, &p, &own, stream, err);
     if (status == ATTN_OK && part->persistent) /* warp groups copy boxes */
         status = multiplies_e4m3(part) ? cuda_tensor_maps_e4m3(plan->backend->context, &own, err)
                                        : cuda_tensor_maps(plan->backend->context, &own, GPU_TILE, err);

@@ -72,10 +72,9 @@ GPU_INLINE void gpu_e4m3_find(const struct gpu_convert *a, const struct gpu_sequ
 GPU_INLINE void gpu_e4m3_copy_keys(const struct gpu_convert *a, const struct gpu_e4m3_page *at,
                                    const struct gpu_e4m3_shared *shared, float factor)
 {
-    const uint32_t keep = factor == factor && factor != 0 ? 0xffffffffu : 0, flip = factor < 0 ? 0x80808080u
-                                                                                    : factor == factor
-                                                                                        ? 0
-                                                                                        : 0x7f7f7f7fu;
+    const bool nan = factor != factor;
+    const uint32_t keep = nan || factor == 0 ? 0 : 0xffffffffu;
+    const uint32_t flip = nan ? 0x7f7f7f7fu : factor < 0 ? 0x80808080u : 0;
     constexpr uint32_t chunks = GPU_E4M3_DIM / 16;
 
     for (uint32_t i = gpu_thread(); i < GPU_E4M3_BLOCK * chunks; i += GPU_E4M3_THREADS) {

@@ -7,35 +7,8 @@
 #define ATTN_GPU_MMA_CONSUMER_H
 
 #include "combine.h"
-#include "mask.h"
-#include "nonfinite.h"
 #include "pipeline.h"
-#include "wgmma.h"
-
-/* What a warp keeps in registers from one KV iteration to the next. */
-template <class C> struct mma_consumer {
-    mma_out_fragments<C> o;
-    mma_row_pairs<C> max, sum, factor;
-    mma_iteration_p<C> p;         /* of the iteration whose results are next */
-    float aside_max[2];           /* e4m3: maxima when results were set aside */
-    const unsigned char *queries; /* of the warp group */
-    uint32_t row_warp;
-    uint32_t begin, end;             /* uses of the buffers by the work tile */
-    uint32_t plain_begin, plain_end; /* of these, the ones whose products no rule changes */
-};
-
-/* The rules of a warp's rows, which it keeps in shared memory: it seldom needs them. */
-template <class C>
-GPU_INLINE const struct mma_rules *mma_rules_of(const mma_shared<C> *shared, const mma_consumer<C> *own)
-{
-    return &shared->handover.rules[own->row_warp];
-}
-
-/* Whether values of the work tile are not trusted. */
-template <class C> GPU_INLINE bool mma_is_checked(const mma_shared<C> *shared, const mma_consumer<C> *own)
-{
-    return shared->handover.computed[own->row_warp].trust == MMA_CHECKED;
-}
+#include "wgmma-rules.h"
 
 /*
  * The warp groups begin their products in turns: while those of one are computed, the other one computes
@@ -48,66 +21,6 @@ template <class C> GPU_INLINE void mma_wait_turn(uint32_t group)
 template <class C> GPU_INLINE void mma_give_turn(uint32_t group)
 {
     gpu_barrier_arrive(MMA_BARRIER_TURN + 1 - group, C::CTA_THREADS - C::THREADS);
-}
-
-template <class C> GPU_INLINE void mma_clear_consumer(mma_consumer<C> *own)
-{
-    own->max[0][0] = own->max[0][1] = -GPU_INFINITY;
-    own->sum[0][0] = own->sum[0][1] = 0;
-    own->aside_max[0] = own->aside_max[1] = -GPU_INFINITY;
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::OUT_FRAGMENTS; n++)
-        own->o[0][n][0] = own->o[0][n][1] = own->o[0][n][2] = own->o[0][n][3] = 0;
-}
-
-/* Where it is written which values of an iteration are NaN; 0: none is. e4m3 alone, whose values are zeros
- * there. One lane reads it. */
-template <class C> GPU_INLINE uint64_t mma_nonfinite_at(const mma_shared<C> *shared, uint32_t slot)
-{
-    return gpu_shuffle_u64(gpu_thread() % GPU_WARP == 0 ? shared->handover.nonfinite_at[slot] : 0, 0);
-}
-
-/* Whether values of an iteration that are not finite have been put aside. */
-template <class C>
-GPU_INLINE bool mma_is_marked(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
-{
-    return C::E4M3 ? mma_nonfinite_at<C>(shared, n % C::ADDRESS_STAGES) != 0 : mma_is_checked<C>(shared, own);
-}
-
-/*
- * e4m3: adds what was set aside to the results so far, n iterations behind the first of the work tile, and
- * sets the sum aside unless it is the `last`. They begin at zeros again then.
- */
-template <class C> GPU_INLINE void mma_set_aside(uint32_t n, bool last, mma_consumer<C> *own)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-    unsigned char *at =
-        gpu_shared() + C::FIXED_BYTES + C::ASIDE + (own->row_warp * C::OUT_FRAGMENTS * GPU_WARP + lane) * 16;
-    const bool first = n <= C::ASIDE_ITERATIONS;
-    float factor[2];
-
-    if (first && last)
-        return;
-    GPU_UNROLL
-    for (uint32_t h = 0; h < 2; h++) {
-        factor[h] =
-            own->aside_max[h] == -GPU_INFINITY ? 0 : gpu_exp2_fast(own->aside_max[h] - own->max[0][h]);
-        own->aside_max[h] = own->max[0][h];
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::OUT_FRAGMENTS; i++) {
-        struct gpu_u128 part = {{0, 0, 0, 0}};
-        if (!first)
-            part = gpu_load_u128(at + i * GPU_WARP * 16);
-        GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++) {
-            own->o[0][i][e] = gpu_fma(gpu_f32_of_bits(part.x[e]), factor[e / 2], own->o[0][i][e]);
-            part.x[e] = gpu_f32_bits(own->o[0][i][e]);
-            own->o[0][i][e] = last ? own->o[0][i][e] : 0;
-        }
-        if (!last)
-            gpu_store_u128(at + i * GPU_WARP * 16, part);
-    }
 }
 
 /* Begins the results of the iteration whose P is in registers. */
@@ -141,228 +54,6 @@ GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint3
     }
 }
 
-/* Whether all keys of an iteration exist. One lane reads it, the one that releases stages. */
-template <class C> GPU_INLINE bool mma_all_present(const mma_shared<C> *shared, uint32_t slot)
-{
-    uint64_t all = C::ALL_PRESENT;
-
-    if (gpu_thread() % GPU_WARP == 0) {
-        GPU_UNROLL
-        for (uint32_t t = 0; t < C::TILES; t++)
-            all &= shared->present[slot][t];
-        if constexpr (C::E4M3) /* such an iteration is not plain either */
-            all &= shared->handover.nonfinite_at[slot] == 0 ? all : 0;
-    }
-    return gpu_ballot(all != C::ALL_PRESENT) == 0;
-}
-
-/* Which keys of a tile of it exist, a bit for each. */
-template <class C>
-GPU_INLINE uint64_t mma_tile_present(const mma_shared<C> *shared, uint32_t slot, uint32_t t)
-{
-    return gpu_shuffle_u64(gpu_thread() % GPU_WARP == 0 ? shared->present[slot][t] : 0, 0);
-}
-
-/*
- * ALiBi of a tile of keys, and keys that rows do not see. Products get what it adds from the lane's first key
- * of the iteration on, and `offset`, in base 2, what all of a row get: a score takes one instruction.
- */
-template <class C>
-GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *shared,
-                               const mma_consumer<C> *own, const struct mma_rules *rules, uint32_t tile,
-                               uint32_t t, uint64_t present, mma_score_fragments<C> s, float offset[2])
-{
-    const uint32_t key = tile * GPU_TILE + gpu_thread() % 4 * 2, from = (tile + t) * GPU_TILE;
-
-    GPU_UNROLL
-    for (uint32_t h = 0; h < 2; h++) {
-        const struct gpu_row *row = mma_lane_row<C>(shared, own->row_warp, 0, h);
-        const float slope = row->slope * rules->bias;
-        offset[h] = slope * (float)(int32_t)(key - (uint32_t)row->position) * own->factor[0][h];
-        GPU_UNROLL
-        for (uint32_t n = 0; n < GPU_TILE / 8; n++) {
-            GPU_UNROLL
-            for (uint32_t e = 0; e < 2; e++)
-                s[0][n][2 * h + e] = gpu_fma(slope, (float)(t * GPU_TILE + n * 8 + e), s[0][n][2 * h + e]);
-        }
-    }
-    if (mma_has_mask<C>(run) || !mma_all_visible<C>(rules, from, present))
-        mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
-}
-
-/* What the rules make of an iteration's products; `offset` is added to the scores of a row in base 2. */
-template <class C>
-GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_shared<C> *shared,
-                                          const mma_consumer<C> *own, uint32_t slot, uint32_t tile,
-                                          mma_iteration_scores<C> s, float offset[2])
-{
-    const struct mma_rules rules = *mma_rules_of<C>(shared, own);
-    const bool sloped =
-        C::RULES && !C::KV8 && rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
-
-    GPU_UNROLL
-    for (uint32_t t = 0; t < C::TILES; t++) {
-        const uint64_t present = mma_tile_present<C>(shared, slot, t);
-        if (sloped)
-            mma_add_slopes<C>(run, shared, own, &rules, tile, t, present, s[t], offset);
-        else if (!mma_keeps_scores<C>(run, &rules, tile + t, present))
-            mma_apply_rules<C>(run, shared, &rules, slot, own->row_warp, tile, t * GPU_TILE, present, s[t]);
-    }
-}
-
-/* The exponents of a row that a lane has in each fragment, the upper or the lower one. */
-template <class C>
-GPU_INLINE void mma_exponentiate_row(mma_consumer<C> *own, uint32_t h, float offset,
-                                     mma_iteration_scores<C> s)
-{
-    const float base = mma_exponent_base(own->max[0][h]) - offset, factor = own->factor[0][h];
-
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::KEYS / 8; n++) {
-        GPU_UNROLL
-        for (uint32_t e = 2 * h; e < 2 * h + 2; e++)
-            s[n / 8][0][n % 8][e] = gpu_exp2_fast(gpu_fma(s[n / 8][0][n % 8][e], factor, -base));
-    }
-}
-
-/* The sum of them in a row, when all have been computed: a warp waits for each. */
-template <class C> GPU_INLINE float mma_sum_row(uint32_t h, mma_iteration_scores<C> s)
-{
-    float sum[4] = {0, 0, 0, 0};
-
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::KEYS / 8; n++) {
-        sum[n % 2 * 2] += s[n / 8][0][n % 8][2 * h];
-        sum[n % 2 * 2 + 1] += s[n / 8][0][n % 8][2 * h + 1];
-    }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-/* P in place of scores. True if row maxima have risen: results so far are to be multiplied by `correction`,
- * but only when those before are done, for which all warps of a group wait at one place. */
-template <class C>
-GPU_INLINE bool mma_softmax_iteration(mma_consumer<C> *own, mma_iteration_scores<C> s, const float offset[2],
-                                      float correction[2])
-{
-    float tile_max[2] = {-GPU_INFINITY, -GPU_INFINITY};
-
-    GPU_UNROLL
-    for (uint32_t t = 0; t < C::TILES; t++) {
-        float one[2];
-        mma_fragment_max(s[t][0], own->factor[0], one);
-        tile_max[0] = fmaxf(tile_max[0], one[0]);
-        tile_max[1] = fmaxf(tile_max[1], one[1]);
-    }
-    tile_max[0] += offset[0] - C::P_EXPONENT;
-    tile_max[1] += offset[1] - C::P_EXPONENT;
-    const bool grown = gpu_ballot(mma_has_grown<C>(tile_max, own->max[0])) != 0;
-    if (grown)
-        mma_raise_row_max<C>(tile_max, own->max[0], own->sum[0], correction);
-    mma_exponentiate_row<C>(own, 0, offset[0], s);
-    mma_exponentiate_row<C>(own, 1, offset[1], s);
-    if constexpr (!C::E4M3) { /* there a column of values does it */
-        own->sum[0][0] += mma_sum_row<C>(0, s);
-        own->sum[0][1] += mma_sum_row<C>(1, s);
-    }
-    return grown;
-}
-
-/* Whether each row of the warp has a maximum, from which exponents can count. */
-template <class C> GPU_INLINE bool mma_knows_maxima(const mma_consumer<C> *own)
-{
-    return gpu_ballot(own->max[0][0] == -GPU_INFINITY || own->max[0][1] == -GPU_INFINITY) == 0;
-}
-
-/* What a lane's P of a row and an iteration may add up to where nobody has looked for the largest score. */
-constexpr float MMA_P_SUM_LIMIT = 4096;
-
-/* Raises the maximum of a row whose P are too large, by a power of two: P, its sums, and by `correction`
- * results so far are exact. What has become infinite cannot be mended. */
-template <class C>
-GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scores<C> s, float *sum,
-                            float *correction)
-{
-    float most = 1;
-
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::KEYS / 8; n++)
-        most = fmaxf(most, fmaxf(s[n / 8][0][n % 8][2 * h], s[n / 8][0][n % 8][2 * h + 1]));
-    most = fmaxf(most, gpu_shuffle_xor_f32(most, 1));
-    most = fmaxf(most, gpu_shuffle_xor_f32(most, 2));
-    const bool infinite = most == GPU_INFINITY;
-    const uint32_t exponent = infinite ? 0 : (gpu_f32_bits(most) >> 23) - 127;
-    const float scale = gpu_f32_of_bits((127 - exponent) << 23);
-    own->max[0][h] += (float)exponent;
-    own->sum[0][h] *= scale;
-    *sum *= scale;
-    *correction = scale;
-    GPU_UNROLL
-    for (uint32_t n = 0; n < C::KEYS / 8; n++) {
-        s[n / 8][0][n % 8][2 * h] *= scale;
-        s[n / 8][0][n % 8][2 * h + 1] *= scale;
-    }
-    return infinite;
-}
-
-/*
- * The same where maxima are known: exponents count from what they are, and P tells by its sum whether a score
- * is too far above. The largest scores are not looked for, which all exponents would wait for. A score 2^128
- * times as large makes an infinite P: the work tile is computed once more then.
- */
-template <class C>
-GPU_INLINE bool mma_softmax_known(mma_shared<C> *shared, mma_consumer<C> *own, mma_iteration_scores<C> s,
-                                  float correction[2])
-{
-    mma_exponentiate_row<C>(own, 0, 0, s);
-    mma_exponentiate_row<C>(own, 1, 0, s);
-    float sum[2] = {mma_sum_row<C>(0, s), mma_sum_row<C>(1, s)};
-    const bool grown = gpu_ballot(!(sum[0] <= MMA_P_SUM_LIMIT && sum[1] <= MMA_P_SUM_LIMIT)) != 0;
-    if (grown) {
-        bool infinite = false;
-        GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++)
-            infinite |= mma_lower_p<C>(own, h, s, &sum[h], &correction[h]);
-        if (infinite)
-            shared->handover.overflow[own->row_warp] = 1;
-    }
-    own->sum[0][0] += sum[0];
-    own->sum[0][1] += sum[1];
-    return grown;
-}
-
-/* P as an operand in e4m3. Of 32 keys a lane has two of each eight; the order in which it has them is that of
- * values in the workspace (convert-e4m3-kernel.h). */
-template <class C> GPU_INLINE void mma_pack_iteration_e4m3(mma_iteration_scores<C> s, mma_iteration_p<C> p)
-{
-    GPU_UNROLL
-    for (uint32_t k = 0; k < C::KEYS / 32; k++) {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t n = k % 2 * 4 + i / 2 * 2, h = i % 2;
-            const float(*pair)[4] = &s[k / 2][0][n];
-            p[k][i] = gpu_pack_e4m3(pair[0][2 * h], pair[0][2 * h + 1], pair[1][2 * h], pair[1][2 * h + 1]);
-        }
-    }
-}
-
-/* P as an operand. With 8-bit values it is `bf16` where it is multiplied by the `scales` of single values. */
-template <class C>
-GPU_INLINE void mma_pack_iteration(bool bf16, const float *scales, mma_iteration_scores<C> s,
-                                   mma_iteration_p<C> p)
-{
-    GPU_UNROLL
-    for (uint32_t k = 0; k < C::KEYS / 16; k++) {
-        float scale[4] = {1, 1, 1, 1};
-        if (C::KV8 && bf16)
-            mma_load_scales(scales, k, scale);
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            const float *pair = &s[k / 4][0][k % 4 * 2 + i / 2][i % 2 * 2];
-            p[k][i] = mma_pack(pair[0] * scale[i / 2 * 2], pair[1] * scale[i / 2 * 2 + 1], bf16);
-        }
-    }
-}
-
 /* Begins the scores of an iteration, the n-th use of the buffers, when it is the turn of the warp group. */
 template <class C>
 GPU_INLINE void mma_begin_iteration(mma_shared<C> *shared, unsigned char *stages, const mma_consumer<C> *own,
@@ -371,24 +62,6 @@ GPU_INLINE void mma_begin_iteration(mma_shared<C> *shared, unsigned char *stages
     mma_wait_full(&shared->pipeline[0], n);
     mma_wait_turn<C>(own->row_warp / 4);
     mma_begin_scores_of<C>(own->queries, mma_pipeline_stage<C>(stages, false, n), s);
-}
-
-/* Whether the scores of an iteration stay as they are, in all rows of the warp. */
-template <class C>
-GPU_INLINE bool mma_is_plain(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t n)
-{
-    const bool all = mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
-
-    return n >= own->plain_begin && n < own->plain_end && all;
-}
-
-/* Products of keys that have scales. */
-template <class C>
-GPU_INLINE void mma_scale_iteration(const mma_shared<C> *shared, uint32_t n, mma_iteration_scores<C> s)
-{
-    GPU_UNROLL
-    for (uint32_t t = 0; C::SCALED && t < C::TILES; t++)
-        mma_scale_keys<C>(shared->k_scale[n % C::KEY_SCALE_STAGES] + t * GPU_TILE, s[t]);
 }
 
 /* The first half of the first KV iteration of a work tile: its scores. */
@@ -475,45 +148,6 @@ GPU_INLINE uint32_t mma_change_scores_apart(const struct gpu_run *run, mma_share
     return uses[4];
 }
 
-/* Whether the rules hide some keys of rows, and do nothing else with an iteration whose keys all exist. */
-template <class C>
-GPU_INLINE bool mma_only_hides(const struct gpu_run *run, const mma_shared<C> *shared,
-                               const mma_consumer<C> *own, uint32_t n)
-{
-    return !mma_has_mask<C>(run) && (!C::RULES || mma_rules_of<C>(shared, own)->elementwise == 0) &&
-           mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
-}
-
-/* Hides such keys: an instruction or two for a score. `from`: the first key of the iteration. */
-template <class C>
-GPU_INLINE void mma_hide_ranges(const mma_shared<C> *shared, const mma_consumer<C> *own, uint32_t from,
-                                mma_iteration_scores<C> s)
-{
-    const int32_t key = (int32_t)(from + gpu_thread() % 4 * 2);
-    int32_t lo[2], hi[2];
-
-    GPU_UNROLL
-    for (uint32_t h = 0; h < 2; h++) {
-        const struct gpu_row *row = mma_lane_row<C>(shared, own->row_warp, 0, h);
-        lo[h] = (int32_t)row->lo - key;
-        hi[h] = (int32_t)row->hi - key;
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::KEYS / 2; i++) {
-        float *x = &s[i / 32][0][i / 4 % 8][i % 4];
-        if ((int32_t)(i / 4 * 8 + i % 2) >= hi[i / 2 % 2])
-            *x = -GPU_INFINITY;
-    }
-    if (gpu_ballot(lo[0] > 0 || lo[1] > 0) == 0)
-        return;
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::KEYS / 2; i++) {
-        float *x = &s[i / 32][0][i / 4 % 8][i % 4];
-        if ((int32_t)(i / 4 * 8 + i % 2) < lo[i / 2 % 2])
-            *x = -GPU_INFINITY;
-    }
-}
-
 /* The second half: P of it, and the end of the results before, whose values are released unless they have
  * been. `known`: row maxima are, and no score has an offset. */
 template <class C, bool known>
@@ -597,31 +231,6 @@ GPU_INLINE void mma_iterate_plain(const struct gpu_run *run, mma_shared<C> *shar
                 return;
         }
     }
-}
-
-/* Finds which iterations the rules of the warp's rows leave as they are, and the rules themselves if they are
- * not known. */
-template <class C>
-GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared,
-                                const struct gpu_work_tile *p, bool known, mma_consumer<C> *own)
-{
-    if (!known) {
-        const struct mma_rules found = mma_find_rules<C>(run, shared, p);
-        if (gpu_thread() % GPU_WARP == 0)
-            shared->handover.rules[own->row_warp] = found;
-        gpu_warp_barrier();
-    }
-    const struct mma_rules rules = *mma_rules_of<C>(shared, own);
-    const uint32_t iterations = own->end - own->begin, first = (rules.lo + GPU_TILE - 1) / GPU_TILE,
-                   end = rules.hi / GPU_TILE; /* tiles that all rows see */
-    const uint32_t before = first > p->first ? (first - p->first + C::TILES - 1) / C::TILES : 0,
-                   within = end > p->first ? (end - p->first) / C::TILES : 0;
-
-    own->plain_begin = own->begin + before;
-    own->plain_end = own->begin + (within < iterations ? within : iterations);
-    if ((C::RULES && rules.elementwise != 0) || mma_has_mask<C>(run) || mma_is_checked<C>(shared, own))
-        own->plain_end = own->begin;
-    mma_row_factors<C>(shared, &rules, own->row_warp, own->factor);
 }
 
 /* Attention of the n-th work tile by the rows of a warp. */

@@ -185,7 +185,8 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
 
 /*
  * Whether rows go straight from registers to the output: warps have rows of their own, keys are not split,
- * and the output is 16-bit and aligned. No warp waits for another.
+ * and the output is 16-bit and aligned. No warp waits for another. The host gives other runs one buffer of
+ * queries by the same condition (backends/cuda/mma.c).
  */
 template <class C>
 GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_work_tile *p)
