@@ -22,7 +22,7 @@ FILES = ["meson.build", "meson_options.txt", "README.md", "CHANGELOG.md", "CONTR
          "python/README.md", "clients/ggml/README.md"]
 INCLUDES = [f"-I{folder}" for folder in ("core/include", "backends/common", "backends/serving/include", "backends/gpu/kernels", "backends/gpu/host")]
 HEAD_DIM = "MMA(mma_128_64, 128, 64, 2, 64)"
-LEVEL = f'CPU_LEVEL({ARCHITECTURE}, wide, "-Wno-psabi", true, {{"wide"}})'
+LEVEL = f'CPU_LEVEL({ARCHITECTURE}, wide, "-Wno-psabi", vectors, true, {{"wide"}})'
 # Prints the module that a plan takes, by columns of keys, columns of values and type.
 TAKES = """#include "mma.c"
 int main(void)

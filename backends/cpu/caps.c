@@ -38,6 +38,14 @@ static void check_flags(const void *row, uint32_t flags, struct attn_reason *why
     attn__caps_refuse(why, ATTN_REASON_CPU_FLAGS, "cpu_flags", got, wanted);
 }
 
+static void check_lse(const void *row, uint32_t flags, const struct attn_problem *problem,
+                      struct attn_reason *why)
+{
+    (void)flags;
+    if (((const struct cpu_kernel *)row)->no_lse && problem->lse != 0)
+        attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
+}
+
 static struct attn__caps_table get_table(void)
 {
     return (struct attn__caps_table){.rows = cpu_kernels,
@@ -46,7 +54,8 @@ static struct attn__caps_table get_table(void)
                                      .decode_rows = CPU_DECODE_ROWS,
                                      .separator = " ",
                                      .check_limit = check_counts,
-                                     .check_device = check_flags};
+                                     .check_device = check_flags,
+                                     .check_resources = check_lse};
 }
 
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,

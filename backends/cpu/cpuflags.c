@@ -21,7 +21,7 @@ static const struct {
     const char *features[FEATURES][WORDS];
 } levels[CPU_LEVEL_COUNT] = {
     {{{NULL}}}, /* CPU_LEVEL_NONE */
-#define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...) {{__VA_ARGS__}},
+#define CPU_LEVEL(architecture_, name_, arguments_, products_, detected_, ...) {{__VA_ARGS__}},
 #include CPU_LEVELS
 };
 
@@ -127,7 +127,7 @@ static uint32_t detect(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
 #endif
-#define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...)                                          \
+#define CPU_LEVEL(architecture_, name_, arguments_, products_, detected_, ...)                               \
     CPU_ON_##architecture_(if (detected_) flags |= cpu_level_flags(CPU_LEVEL_##name_);)
 #include CPU_LEVELS
     return flags;

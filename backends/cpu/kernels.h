@@ -222,11 +222,13 @@ enum cpu_level {
 /* Query rows (tokens times heads of a group) up to which a work item counts as decode. */
 #define CPU_DECODE_ROWS 16u
 /*
- * Query rows of any other work item, at most (tokens = CPU_PREFILL_ROWS / group, at least 1). Keys are staged
- * once for all of them. Items have half as many where there would not be this many whole ones for a thread.
+ * Query rows of any other work item, at most (tokens = rows / group, at least 1): of kernels with products of
+ * vectors, and of tiles. Keys are staged once for all of them. Items have half as many, or a quarter, but no
+ * fewer than half of the first, where there would not be this many whole ones for a thread.
  */
-#define CPU_PREFILL_ROWS  384u
-#define CPU_PREFILL_ITEMS 4u
+#define CPU_PREFILL_ROWS       384u
+#define CPU_PREFILL_TILES_ROWS 768u
+#define CPU_PREFILL_ITEMS      4u
 
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct cpu_kernel {
@@ -234,7 +236,9 @@ struct cpu_kernel {
     cpu_attention_fn run;
     uint64_t (*scratch_bytes)(const struct attn_problem *problem);
     cpu_store_fn store;
-    uint32_t level; /* enum cpu_level */
+    uint32_t level;        /* enum cpu_level */
+    uint32_t prefill_rows; /* of a work item at most */
+    bool no_lse;           /* a problem cannot have the log-sum-exp */
 };
 
 extern const struct cpu_kernel cpu_kernels[];
@@ -251,6 +255,8 @@ uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
     uint64_t cpu_decode_##name_##_scratch(const struct attn_problem *problem);                               \
     void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,             \
                                    void *scratch);                                                           \
+    void cpu_prefill_##name_##_rounded_run(const struct cpu_run *run, const struct attn_work_item *work,     \
+                                           void *scratch); /* where products are of tiles */                 \
     uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);                              \
     void cpu_store_##name_(uint32_t dtype, void *to, const float *from, uint32_t count);
 #include CPU_LEVELS

@@ -31,8 +31,11 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
     struct attn_planner_result result;
 
     const uint64_t rows = (uint64_t)batch->num_tokens * plan->problem.heads;
-    if (rows >= (uint64_t)CPU_PREFILL_ROWS * CPU_PREFILL_ITEMS * planner.units)
-        planner.prefill_rows = CPU_PREFILL_ROWS;
+    const uint32_t least = planner.prefill_rows;
+    planner.prefill_rows = plan->kernels[1]->prefill_rows;
+    while (planner.prefill_rows > least &&
+           rows < (uint64_t)planner.prefill_rows * CPU_PREFILL_ITEMS * planner.units)
+        planner.prefill_rows /= 2;
     arrays.q_offsets = array(&batch->q_offsets);
     arrays.kv_lens = array(&batch->kv_lens);
     arrays.kv_offsets = array(&batch->kv_offsets);

@@ -132,6 +132,35 @@ static inline simde__m512i model_keep(uint32_t mask, simde__m512i a)
     return simde__m512i_from_private(p);
 }
 
+/* A number of each pair, or of `others` where the mask has its bit. */
+static inline simde__m512i model_blend(uint32_t mask, simde__m512i a, simde__m512i others)
+{
+    simde__m512i_private p = simde__m512i_to_private(a), q = simde__m512i_to_private(others);
+    for (int i = 0; i < 32; i++)
+        p.u16[i] = (mask >> i & 1) != 0 ? q.u16[i] : p.u16[i];
+    return simde__m512i_from_private(p);
+}
+
+/* VDPBF16PS: odd factors first, each product added with one rounding, subnormals as 0. */
+static inline simde__m512 model_add_products(simde__m512 sum, simde__m512i a, simde__m512i b)
+{
+    simde__m512_private x = simde__m512_to_private(sum);
+    simde__m512i_private p = simde__m512i_to_private(a), q = simde__m512i_to_private(b);
+    for (int i = 0; i < 16; i++) {
+        x.f32[i] = model_flush(x.f32[i]);
+        for (int odd = 2; odd-- > 0;) {
+            const uint32_t left = (uint32_t)p.u16[2 * i + odd] << 16,
+                           right = (uint32_t)q.u16[2 * i + odd] << 16;
+            float factors[2];
+            memcpy(&factors[0], &left, 4);
+            memcpy(&factors[1], &right, 4);
+            x.f32[i] =
+                model_flush(__builtin_fmaf(model_flush(factors[0]), model_flush(factors[1]), x.f32[i]));
+        }
+    }
+    return simde__m512_from_private(x);
+}
+
 /* Decode uses tiles for all groups here. */
 #define TILED_GROUP_INT8 1u
 #define TILED_GROUP_BF16 1u
@@ -150,6 +179,9 @@ static inline simde__m512i model_keep(uint32_t mask, simde__m512i a)
 #define _mm512_permutex2var_epi16(a, which, b) model_permute(a, which, b)
 #define _mm512_cmplt_epu16_mask(a, b)          model_less(a, b)
 #define _mm512_maskz_mov_epi16(mask, x)        model_keep(mask, x)
+#define _mm512_mask_blend_epi16(mask, a, b)    model_blend(mask, a, b)
+#define _mm512_dpbf16_ps(sum, a, b)            model_add_products(sum, a, b)
+#define __m512bh                               simde__m512i
 
 #include "simd/amx.h"
 

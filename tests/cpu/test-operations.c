@@ -250,6 +250,64 @@ static void test_transposition(void)
         EACH("transpose", rows[at], (float)(l * VEC_LANES + at));
 }
 
+#ifdef VEC_TILES
+/* The number that a lane's code is. */
+static float code_of_lane(vec_int codes, uint32_t lane)
+{
+    uint32_t words[VEC_LANES];
+    memcpy(words, &codes, sizeof words);
+    return attn__bf16_to_f32((uint16_t)words[lane]);
+}
+
+/* 2^x as bf16, from where there are no numbers to the largest that weights have. */
+static void test_rounded_powers(void)
+{
+    for (float x = -140; x < 9; x += 0x1.234p-7f) {
+        const float code = code_of_lane(bf16_exp2(vec_set(x - 0.5f)), (uint32_t)(x + 140) % VEC_LANES);
+        const double wanted = exp2((double)x), error = fabs((double)code - wanted);
+        if (x >= -125 ? error > wanted * 1.03 * 0x1p-8 : !(code >= 0 && code < 0x1.1p-125f))
+            fail("2^x as bf16", attn__f32_bits(x), code, (float)wanted);
+    }
+    for (int n = -126; n < 9; n++)
+        expect("2^n as bf16", (uint32_t)n, code_of_lane(bf16_exp2(vec_set((float)n - 0.5f)), 0),
+               ldexpf(1, n));
+    expect("2^-inf as bf16", 0, code_of_lane(bf16_exp2(vec_set(-INFINITY)), 0), 0);
+    const vec x = vec_select(vec_less(vec_load_f32(key_numbers), vec_set(3)), vec_set(NAN), vec_set(-0.5f));
+    for (uint32_t l = 0; l < VEC_LANES; l++)
+        expect("NaN as bf16", l, code_of_lane(bf16_nan(x, bf16_exp2(x)), l), l < 3 ? NAN : 1);
+}
+
+/* Codes side by side, and their sum on top of what is there. */
+static void test_pairs(void)
+{
+    uint16_t pairs[2 * VEC_LANES];
+    float sums[VEC_LANES];
+    const vec x = vec_sub(vec_load_f32(key_numbers), vec_set(3.5f));
+    const vec_int joined = bf16_join(bf16_exp2(x), bf16_exp2(vec_set(1.5f)));
+    bf16_store_pairs(pairs, joined);
+    for (uint32_t l = 0; l < VEC_LANES; l++) {
+        expect("even of a pair", l, attn__bf16_to_f32(pairs[2 * l]), ldexpf(1, (int)l - 3));
+        expect("odd of a pair", l, attn__bf16_to_f32(pairs[2 * l + 1]), 4);
+        sums[l] = 1.5f + 4 + ldexpf(1, (int)l - 3);
+    }
+    expect_vec("sum of a pair", 0, bf16_add_pairs(vec_set(1.5f), joined), sums);
+}
+
+/* Rows are copied but for numbers without terms, and kinds of numbers are told from 2^55 and 2^127 on. */
+static void test_copies(void)
+{
+    static const uint16_t codes[] = {0x5aff, 0xdb00, 0x7eff, 0xff00, 0x7f80, 0x7fc0};
+    static const uint32_t kinds[] = {0, BF16_LARGE, BF16_LARGE, 3, 3, 3};
+    for (uint32_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        uint16_t from[32] = {0x3f80}, to[32];
+        from[5 * i + 1] = codes[i];
+        expect("kinds of numbers", codes[i], (float)bf16_copy(to, from), (float)kinds[i]);
+        expect("copy", codes[i], to[5 * i + 1], (kinds[i] & BF16_ODD) != 0 ? 0 : codes[i]);
+        expect("copy of 1", codes[i], to[0], 0x3f80);
+    }
+}
+#endif
+
 /* Whether this processor has what the program was compiled for. */
 static bool runs_here(void)
 {
@@ -281,6 +339,11 @@ int main(void)
     test_lanes();
     test_reductions();
     test_transposition();
+#ifdef VEC_TILES
+    test_rounded_powers();
+    test_pairs();
+    test_copies();
+#endif
     printf("%d failures\n", failures);
     return failures != 0;
 }

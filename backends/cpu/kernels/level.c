@@ -25,9 +25,18 @@ uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
 void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     const uint32_t before = flush_begin();
-    prefill_work(run, work, scratch);
+    prefill_work(run, work, scratch, false);
     flush_end(before);
 }
+
+#ifdef VEC_TILES
+void NAME(prefill, _rounded_run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
+{
+    const uint32_t before = flush_begin();
+    prefill_work(run, work, scratch, true);
+    flush_end(before);
+}
+#endif
 
 uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
 {
@@ -38,7 +47,7 @@ void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work_item *
 {
     const uint32_t before = flush_begin();
     if (decode_needs_staging(run->problem))
-        prefill_work(run, work, scratch);
+        prefill_work(run, work, scratch, false);
     else
         decode_work(run, work, scratch);
     flush_end(before);

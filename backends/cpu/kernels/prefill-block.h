@@ -6,7 +6,8 @@
  * Scores are stored as score[key][row], so that row max, sums and masks are computed lane by lane.
  *
  * Included behind what a kind of products defines: `struct products`, its operands and sums of a block,
- * BLOCK_ROWS, the query rows of a block, whose scores of a tile stay in the L1 cache, and STAGED_TILES.
+ * ITEM_ROWS, the query rows of a work item at most, BLOCK_ROWS, those of a block, whose scores of a tile stay
+ * in the L1 cache, and STAGED_TILES.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_BLOCK_H
 #define ATTN_CPU_KERNELS_PREFILL_BLOCK_H
@@ -14,7 +15,7 @@
 #include "bias.h"
 
 /* Blocks of a work item. */
-#define BLOCKS (CPU_PREFILL_ROWS / BLOCK_ROWS)
+#define BLOCKS (ITEM_ROWS / BLOCK_ROWS)
 /* Query rows that products are computed for at a time. */
 #define PANEL_ROWS (2 * VEC_LANES)
 /* Distance of two keys of a tile's scores, score[key][row], in floats: whole cache lines, no power of two. */
@@ -22,7 +23,7 @@
 /* Distance of the values of two rows, in floats: the same. */
 #define VALUE_STRIDE (CPU_TILE_KEYS + 16)
 
-_Static_assert(BLOCK_ROWS % PANEL_ROWS == 0 && CPU_PREFILL_ROWS % BLOCK_ROWS == 0,
+_Static_assert(BLOCK_ROWS % PANEL_ROWS == 0 && ITEM_ROWS % BLOCK_ROWS == 0,
                "a work item is whole blocks of whole panels");
 
 /* ALiBi of the rows, in lanes: see struct bias_slope. */
@@ -47,6 +48,7 @@ struct prefill_block {
     bool span_empty;               /* nothing was added to the span yet */
     bool total_empty;              /* nor to the total */
     struct bias_rules bias_rules;
+    bool rounds;                 /* weights may be rounded to bf16, and added up rounded */
     uint32_t value_rows;         /* query heads of a token that have the same values */
     struct cpu_bias *bias;       /* of each row, if there are values */
     float *values;               /* see prefill_values; rows of VALUE_STRIDE */
@@ -368,6 +370,24 @@ static void columns_cap(const struct prefill_block *w, uint32_t r, const struct 
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
         vec_store(s, vec_mul(vec_tanh(vec_mul(vec_load_f32(s), unit)), cap));
     }
+}
+
+/* Applies all rules to the scores of a vector of query rows from r on; returns what is left to multiply them
+ * with.
+ */
+static vec columns_rules(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile, vec unit)
+{
+    if (w->cap > 0) {
+        columns_cap(w, r, tile, unit);
+        unit = vec_set(1);
+    }
+    if (w->bias_rules.distance)
+        columns_alibi(w, r, tile, unit);
+    if (tile->biased)
+        columns_values(w, r, tile, unit);
+    if (!tile->unmasked)
+        columns_mask(w, r, tile);
+    return unit;
 }
 
 /* The largest scores of a vector of query rows from r on; a score that is NaN comes back as a weight. */

@@ -8,7 +8,8 @@
 
 #include "row-state.h"
 
-/* Query rows of a block, and tiles that are staged at a time. */
+/* Query rows of a work item and of a block, and tiles that are staged at a time. */
+#define ITEM_ROWS    CPU_PREFILL_ROWS
 #define BLOCK_ROWS   64u
 #define STAGED_TILES 1u
 
@@ -58,6 +59,13 @@ INLINE uint32_t products_staged_tiles(const struct prefill_block *w)
 {
     (void)w;
     return STAGED_TILES;
+}
+
+/* Keys of a span. */
+INLINE uint32_t products_span_keys(const struct prefill_block *w)
+{
+    (void)w;
+    return CPU_SPAN_KEYS;
 }
 
 static void products_begin(void)
@@ -111,36 +119,18 @@ static struct staged products_stage(const struct prefill_block *w, const struct 
     return (struct staged){stage(w, tile, keys, &v, w->products.v, w->products.o_stride)};
 }
 
-static void products_scores(struct prefill_block *w, const struct prefill_tile *tile,
-                            const struct staged *staged)
+static void scores_of(const struct prefill_block *w, const struct prefill_tile *tile)
 {
-    (void)staged;
     for (uint32_t r = 0; r < w->padded; r += PANEL_ROWS)
         panel_scores_tile(w->products.k, w->products.k_stride, tile->from, tile->to,
                           w->products.q + (size_t)(r / PANEL_ROWS) * w->products.q_panel, w->dim,
                           w->score + r);
 }
 
-/* What the scores of products_scores have to be multiplied with. */
-INLINE float products_unit(const struct prefill_block *w)
-{
-    (void)w;
-    return 1;
-}
-
-/* What weights are relative to from now on: before it was `before`, and no score is larger than `largest`. */
-INLINE vec products_base(vec before, vec largest)
-{
-    (void)before;
-    return largest;
-}
-
 /* Weights of the tile for a vector of query rows from r on, in place of the scores. Returns their sums. */
-static vec products_weights(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile,
-                            vec unit, vec base)
+static vec weights_of(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile, vec base)
 {
     vec sum = vec_zero();
-    (void)unit;
     for (uint32_t i = tile->from; i < tile->to; i++) {
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
         const vec p = vec_exp2(vec_sub(vec_load_f32(s), base));
@@ -148,6 +138,20 @@ static vec products_weights(const struct prefill_block *w, uint32_t r, const str
         sum = vec_add(sum, p);
     }
     return sum;
+}
+
+/* Turns the scores of a vector of query rows, from r on, into weights. */
+static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
+{
+    columns_rules(w, r, tile, vec_set(1)); /* queries were multiplied with the factor of scores */
+    const vec none = vec_set(-INFINITY), before = vec_load_f32(w->m + r);
+    const vec m = vec_max(columns_largest(w, r, tile), before);
+    const vec base = vec_select(vec_equal(m, none), vec_zero(), m);
+    const vec sum = weights_of(w, r, tile, base);
+    const vec factor = vec_exp2(vec_sub(before, base));
+    vec_store(w->correction + r, factor);
+    vec_store(w->l + r, vec_add(vec_mul(vec_load_f32(w->l + r), factor), sum));
+    vec_store(w->m + r, m);
 }
 
 /* Adds the tile's weighted values to the span. */
@@ -191,13 +195,25 @@ static void sums_by_row(const struct prefill_block *w, const struct prefill_tile
     }
 }
 
-static void products_sums(struct prefill_block *w, const struct prefill_tile *tile,
-                          const struct staged *staged)
+/* A staged tile for one block. */
+static void products_tile(struct prefill_block *w, const struct prefill_tile *tile,
+                          const struct staged *staged, const struct staged *next)
 {
+    (void)next;
+    scores_of(w, tile);
+    for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
+        columns_softmax(w, r, tile);
     if (staged->not_finite && !tile->unmasked)
         sums_by_row(w, tile);
     else
         sums(w, tile);
+    w->span_empty = false;
+}
+
+/* Nothing is left for later. */
+static void products_flush(const struct prefill_block *w)
+{
+    (void)w;
 }
 
 /* Adds the spans to totals that have something in them. */

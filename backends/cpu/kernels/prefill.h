@@ -59,46 +59,10 @@ static uint64_t prefill_scratch(const struct attn_problem *problem)
     return prefill_lay_out(blocks, problem, NULL);
 }
 
-/* Turns the scores of a vector of query rows, from r on, into weights. */
-static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
-{
-    vec unit = vec_set(products_unit(w));
-    if (w->cap > 0) {
-        columns_cap(w, r, tile, unit);
-        unit = vec_set(1);
-    }
-    if (w->bias_rules.distance)
-        columns_alibi(w, r, tile, unit);
-    if (tile->biased)
-        columns_values(w, r, tile, unit);
-    if (!tile->unmasked)
-        columns_mask(w, r, tile);
-
-    const vec none = vec_set(-INFINITY), before = vec_load_f32(w->m + r);
-    const vec largest = vec_mul(columns_largest(w, r, tile), unit);
-    const vec m = products_base(before, vec_max(largest, before));
-    const vec base = vec_select(vec_equal(m, none), vec_zero(), m);
-    const vec sum = products_weights(w, r, tile, unit, base);
-    const vec factor = vec_exp2(vec_sub(before, base));
-    vec_store(w->correction + r, factor);
-    vec_store(w->l + r, vec_add(vec_mul(vec_load_f32(w->l + r), factor), sum));
-    vec_store(w->m + r, m);
-}
-
-/* A staged tile for one block. */
-static void prefill_one_tile(struct prefill_block *w, const struct prefill_tile *tile,
-                             const struct staged *staged)
-{
-    products_scores(w, tile, staged);
-    for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
-        columns_softmax(w, r, tile);
-    products_sums(w, tile, staged);
-    w->span_empty = false;
-}
-
 /* Adds the spans to the totals. */
 static void prefill_close_span(struct prefill_block *w)
 {
+    products_flush(w);
     if (w->span_empty)
         return;
     if (w->total_empty) { /* the span is the total, and room for the next is where that was */
@@ -152,15 +116,20 @@ static void prefill_find(const struct prefill_block *blocks, uint32_t count, uin
     }
 }
 
-/* One tile of one block. */
+/* One tile of one block; `next` is staged as well, or NULL. */
 static void prefill_tile(struct prefill_block *w, uint32_t base, uint64_t present,
-                         const struct staged *staged)
+                         const struct staged *staged, const struct staged *next)
 {
-    struct prefill_tile tile;
+    struct prefill_tile tile, behind;
     prefill_open_range(w, base, &tile);
     prefill_open_tile(w, present, &tile);
-    if (tile.open)
-        prefill_one_tile(w, &tile, staged);
+    if (!tile.open)
+        return;
+    if (next != NULL) {
+        prefill_open_range(w, base + CPU_TILE_KEYS, &behind);
+        next = behind.open ? next : NULL;
+    }
+    products_tile(w, &tile, staged, next);
 }
 
 /* Some tiles for all blocks. */
@@ -178,11 +147,13 @@ static void prefill_some_tiles(struct prefill_block *blocks, uint32_t count, con
     for (uint32_t b = 0; b < count; b++) {
         for (uint32_t t = 0; t < now->count; t++) {
             const uint32_t base = now->base + t * CPU_TILE_KEYS;
-            if (base % CPU_SPAN_KEYS == 0)
+            if (base % products_span_keys(&blocks[b]) == 0)
                 prefill_close_span(&blocks[b]);
             if (now->all[t].open)
-                prefill_tile(&blocks[b], base, now->keys[t].present, &staged[t]);
+                prefill_tile(&blocks[b], base, now->keys[t].present, &staged[t],
+                             t + 1 < now->count && now->all[t + 1].open ? &staged[t + 1] : NULL);
         }
+        products_flush(&blocks[b]);
     }
 }
 
@@ -211,7 +182,9 @@ static void prefill_kv_loop(struct prefill_block *blocks, uint32_t count)
     }
 }
 
-static void prefill_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
+/* Weights may be rounded to bf16 if `rounds`. */
+static void prefill_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch,
+                         bool rounds)
 {
     struct prefill_block blocks[BLOCKS];
     const uint32_t rows = work->tokens * run->group;
@@ -220,6 +193,7 @@ static void prefill_work(const struct cpu_run *run, const struct attn_work_item 
     for (uint32_t b = 0; b < BLOCKS; b++) {
         blocks[b].run = run;
         blocks[b].work = work;
+        blocks[b].rounds = rounds;
         blocks[b].k_type = vec_type_of(run->k.dtype);
         blocks[b].v_type = vec_type_of(run->v.dtype);
         blocks[b].cap = query_cap(run);

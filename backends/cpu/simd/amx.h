@@ -106,15 +106,57 @@ INLINE vec bf16_store(uint16_t *to, vec x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
 }
 
-/* Copies 32 bf16, zeros for numbers of 2^127 and more and what is not finite. Returns whether there are any.
+/*
+ * 2^(x + 1/2) as bf16 codes in the lower halves of lanes, to nearest with a relative error below 1.06 times
+ * that of rounding; 2^0 is exactly 1, below 2^-126 the code is 0 or that of a subnormal. For x < 127; what is
+ * made of NaN is not one. The last sum rounds to the seven bits behind the point that a bf16 from 1 to 2 has,
+ * and a code is a number on a scale of 2^-7 of a power of two: the exponent is added to it.
  */
-INLINE int bf16_copy(uint16_t *to, const void *from)
+INLINE vec_int bf16_exp2(vec x)
+{
+    const vec magic = vec_set(0x1.8p23f);
+    x = vec_max(vec_set(-127.5f), x);
+    const vec t = vec_add(x, magic);
+    const vec f = vec_sub(x, vec_sub(t, magic));
+    vec p = vec_set(0x1.487afap-4f);
+    p = vec_fma(p, f, vec_set(0x1.600dfep-2f));
+    p = vec_fma(p, f, vec_set(0x1.f5d6acp-1f));
+    p = vec_fma(p, f,
+                vec_set(0x1.8p16f + 126 + 0x1.6ap0f)); /* 126: the exponent of a code counts from -126 */
+    return _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 7));
+}
+
+/* Codes, but of NaN where x is. */
+INLINE vec_int bf16_nan(vec x, vec_int codes)
+{
+    return _mm512_mask_mov_epi32(codes, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
+}
+
+/* Pairs of codes, of which lanes have one in the lower half. */
+INLINE vec_int bf16_join(vec_int even, vec_int odd)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, even, _mm512_slli_epi32(odd, 16));
+}
+
+/* Adds both numbers of each pair to a lane of `sum`. */
+INLINE vec bf16_add_pairs(vec sum, vec_int pairs)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)pairs, (__m512bh)_mm512_set1_epi16(0x3f80));
+}
+
+/* Kinds of numbers: of 2^127 and more or not finite; of 2^55 and more or not finite. */
+#define BF16_ODD   1u
+#define BF16_LARGE 2u
+
+/* Copies 32 bf16, zeros for those of kind BF16_ODD. Returns which kinds there are. */
+INLINE uint32_t bf16_copy(uint16_t *to, const void *from)
 {
     const __m512i x = _mm512_loadu_si512(from);
     const __m512i size = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
     const __mmask32 fits = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(0x7f00));
+    const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(0x5b00));
     _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(fits, x));
-    return fits != UINT32_MAX;
+    return (fits != UINT32_MAX ? BF16_ODD : 0) | (small != UINT32_MAX ? BF16_LARGE : 0);
 }
 
 /* 32 rows of 32 bf16, `stride` numbers apart, to columns. */

@@ -140,6 +140,8 @@ static const struct {
     {"heads=2 kv_heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &rising, true},
     {"heads=1 head_dim=128 q=f16 block=16 window=500 lse=1", &rising_lengths, &rising, true},
     {"heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &late, true},
+    {"heads=2 kv_heads=1 head_dim=128 q=bf16 block=16", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=64 q=bf16 block=16", &rising_lengths, &late, true},
     /* Where nothing is hidden, nobody looks for NaN of what a row does not see. */
     {"heads=1 head_dim=64 q=bf16 causal=0 block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=256 q=bf16 block=16", &rising_lengths, &rising, true},

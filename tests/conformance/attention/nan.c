@@ -7,14 +7,16 @@
 
 #include <stdio.h>
 
-/* A chunk that some tokens of see the key, and a draft. */
-static const struct fixed_lengths lengths = {.count = 2, .q_len = {20, 3}, .kv_len = {40, 70}};
-static const uint32_t keys[] = {30, 68};
+/* A chunk that some tokens of see the key, a draft, and a chunk that all tokens of see 64 keys before and
+ * behind it. */
+static const struct fixed_lengths lengths = {.count = 3, .q_len = {20, 3, 24}, .kv_len = {40, 70, 150}};
+static const uint32_t keys[] = {30, 68, 40};
 
 /* A run of few cases takes the first three. */
 static const char *const problems[] = {
     "heads=2 kv_heads=1 head_dim=64 q=f32 lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=f16 lse=1",
+    "heads=2 kv_heads=1 head_dim=64 q=bf16",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=tensor lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e5m2fnuz scales=token-head lse=1",
