@@ -6,6 +6,7 @@
 #include "host.h"
 
 static const struct attn_axis axes[] = {ATTN__AXIS_LIST("type", GPU_VENDOR_TYPES), ATTN__AXES(576),
+                                        ATTN__AXES_BLOCKS,
                                         ATTN__AXIS_LIST("graph", "never", "single", "uniform", "always")};
 
 int32_t gpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Makes handles, writes new rows, and maps new tokens to slots. */
+/* Writes new rows, and maps new tokens to slots. */
 #include "host.h"
 
 #include "kv-resolve.h"
-
-int32_t gpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                      struct attn_kv_impl **out, struct attn_error *err)
-{
-    const bool k = attn_block_bytes(desc->k_dtype) != 0, v = attn_block_bytes(desc->v_dtype) != 0;
-
-    if (!k && !v)
-        return attn__kv_create(backend, desc, out, err);
-    *out = NULL;
-    return attn__fail(err, ATTN_E_UNSUPPORTED, k ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
-                      k ? "k_dtype" : "v_dtype",
-                      "kv desc.%s is %s; f32, f16, bf16 and 8-bit types are served",
-                      k ? "k_dtype" : "v_dtype", attn__dtype_name(k ? desc->k_dtype : desc->v_dtype));
-}
 
 static int32_t launch_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                             const struct attn_kv_desc *desc, void *stream, struct attn_error *err)

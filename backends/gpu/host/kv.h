@@ -29,7 +29,7 @@ extern const struct attn_merge_table gpu_merge_table;
 /* The table of a flavour, which has its own shape of caches. */
 #define GPU_KV_TABLE(shape_)                                                                                 \
     {                                                                                                        \
-        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = gpu_kv_create,             \
+        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = attn__kv_create,           \
         .destroy = attn__kv_destroy, .write = gpu_kv_write_rows, .slot_mapping = gpu_kv_slot_mapping,        \
         .copy_slots = gpu_kv_copy_slots, .copy_blocks = gpu_kv_copy_blocks,                                  \
         .swap_blocks = gpu_kv_swap_blocks, .gather = gpu_kv_gather_call, .convert = gpu_kv_convert_call,     \
@@ -50,10 +50,6 @@ int32_t gpu_kv_launch(struct attn_backend_impl *backend, enum gpu_kv_kernel kern
                       struct attn_error *err);
 
 /* ---------------------------------------------------------------- the calls */
-
-/* Refuses types that no kernel reads. */
-int32_t gpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                      struct attn_kv_impl **out, struct attn_error *err);
 
 int32_t gpu_kv_write_rows(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                           const struct attn_kv_impl *kv, const struct attn_kv_desc *bare, void *stream,

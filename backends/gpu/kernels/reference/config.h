@@ -3,6 +3,7 @@
 #ifndef ATTN_GPU_REFERENCE_CONFIG_H
 #define ATTN_GPU_REFERENCE_CONFIG_H
 
+#include "blocks.h"
 #include "rules.h"
 
 #include "instances.h"
@@ -19,7 +20,8 @@ static constexpr uint32_t reference_span =
     8; /* tiles whose sums are added before they are added to the total */
 static constexpr uint32_t reference_key_group = 4; /* keys whose vectors are loaded at once */
 
-/* The columns of a vector that a lane reads: byte offset of the first one, and from each to the next. */
+/* The columns of a vector that a lane reads: byte offset of the first one, and from each to the next; of
+ * types with blocks those of their blocks. */
 struct reference_columns {
     int64_t first;
     int64_t step;

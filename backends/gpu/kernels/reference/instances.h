@@ -40,7 +40,7 @@ static inline int reference_fits(const struct attn_problem *p, uint32_t dim, uin
     if (p->head_dim > dim || p->head_dim_vo > dim)
         return 0;
     if (type == REFERENCE_ANY_8BIT)
-        return (k >> 8 & 0xff) == 8 && (v >> 8 & 0xff) == 8;
+        return (k >> 8) == (ATTN_INT8 >> 8) && (v >> 8) == (ATTN_INT8 >> 8); /* one lane of 8 bits */
     return type == REFERENCE_ANY || (k == type && v == type);
 }
 

@@ -5,10 +5,16 @@
 
 #include "config.h"
 
+static_assert(ATTN_BLOCK_ELEMENTS == GPU_WARP, "lanes have the elements of a block");
+
 GPU_INLINE struct reference_columns reference_columns_of(const struct gpu_cache *cache, uint32_t lane)
 {
     struct reference_columns columns;
 
+    columns.first = 0;
+    columns.step = gpu_block_bytes(cache->dtype);
+    if (gpu_has_blocks(cache->dtype))
+        return columns;
     columns.first = gpu_column(cache, lane);
     columns.step = gpu_column(cache, GPU_WARP); /* GPU_WARP is a multiple of x, or vectors are contiguous */
     return columns;

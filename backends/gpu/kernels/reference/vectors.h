@@ -5,9 +5,12 @@
 
 #include "config.h"
 
-/* An element of keys or values, whose type is `dtype` where the configuration leaves it open. */
-template <class Config> GPU_INLINE float reference_load(uint32_t dtype, uint64_t at)
+/* An element of keys or values, whose type is `dtype` where the configuration leaves it open. Of types with
+ * blocks `at` is the lane's block. */
+template <class Config> GPU_INLINE float reference_load(uint32_t dtype, uint64_t at, uint32_t lane)
 {
+    if (Config::type == REFERENCE_ANY && gpu_has_blocks(dtype))
+        return gpu_block_load(dtype, GPU_U8(at), lane);
     if constexpr (Config::type == REFERENCE_ANY_8BIT)
         return gpu_decode8(dtype, *GPU_U8(at));
     return gpu_load(Config::has_dtype ? Config::type : dtype, GPU_U8(at));
@@ -56,7 +59,7 @@ GPU_INLINE float reference_products(const struct gpu_run *run, const struct refe
             GPU_UNROLL
             for (uint32_t i = 0; i < Config::lane_columns; i++, at += step)
                 if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
-                    sum[key] = gpu_fma(w->q[i], reference_load<Config>(dtype, at), sum[key]);
+                    sum[key] = gpu_fma(w->q[i], reference_load<Config>(dtype, at, w->lane), sum[key]);
         }
         const float all = (float)reference_reduce(sum, w->lane);
         const float own = gpu_shuffle_f32(all, w->lane % group * 8);
@@ -89,7 +92,7 @@ GPU_INLINE void reference_add_values(const struct gpu_run *run, struct reference
             GPU_UNROLL
             for (uint32_t i = 0; i < Config::lane_columns; i++, at += step)
                 if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
-                    w->tile[i] = gpu_fma(share, reference_load<Config>(dtype, at), w->tile[i]);
+                    w->tile[i] = gpu_fma(share, reference_load<Config>(dtype, at, w->lane), w->tile[i]);
         }
     }
 }
