@@ -7,9 +7,11 @@
 /*
  * With 8-bit values P is f16, or bf16 if single values have scales or the type is FNUZ; the table has the
  * coarser one. 8-bit queries take the kernels that turn bf16 ones into f16, which holds all their codes.
- * Of f32 nothing is rounded: matrix instructions take numbers in parts (mma/tf32.h).
+ * Of f32 nothing is rounded: matrix instructions take numbers in parts (mma/tf32.h). Types that differ, and
+ * those with blocks, become f32 (mma/any.h).
  */
 #define MMA_FEATURES (ATTN__HAS_ALL & ~ATTN__HAS_MLA)
+#define MMA_ANY      (ATTN__TYPE_F32 | ATTN__TYPES_16)
 /* Of products in e4m3, for whose kernel the rules do nothing but hide keys. */
 #define E4M3_FEATURES                                                                                        \
     (MMA_FEATURES &                                                                                          \
@@ -30,7 +32,9 @@ union mma_columns_f32 {
         .caps.name = (name_), .family = &cuda_mma, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
         .caps.phases = (phases_), .caps.q_types = (q_), .caps.kv_types = (kv_),                              \
         .caps.out_types = ATTN__TYPES_ALL, .caps.dim_multiple = 1,                                           \
-        .caps.dim_max = (kv_) == ATTN__TYPE_F32 ? sizeof(union mma_columns_f32) : sizeof(union mma_columns), \
+        .caps.kv_mixed = ((kv_)&ATTN__TYPE_BLOCKS) != 0,                                                     \
+        .caps.dim_max =                                                                                      \
+            ((kv_)&ATTN__TYPE_F32) != 0 ? sizeof(union mma_columns_f32) : sizeof(union mma_columns),         \
         .caps.features = MMA_FEATURES, .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),  \
         .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
@@ -76,6 +80,8 @@ const struct gpu_kernel gpu_kernels[] = {
             ATTN_NUMERICS_P_BF16),
     MMA_ROW("decode_mma_f32", ATTN__DECODE, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
     MMA_ROW("prefill_mma_f32", ATTN__PREFILL, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
+    MMA_ROW("decode_mma_any", ATTN__DECODE, MMA_ANY, MMA_ANY | ATTN__TYPE_BLOCKS, ATTN_NUMERICS_UNROUNDED),
+    MMA_ROW("prefill_mma_any", ATTN__PREFILL, MMA_ANY, MMA_ANY | ATTN__TYPE_BLOCKS, ATTN_NUMERICS_UNROUNDED),
     MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
     MLA_ROW("mla_mma_f16_kv8", ATTN__TYPE_F16, ATTN__TYPES_8, ATTN_NUMERICS_P_F16),
     MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),

@@ -20,11 +20,25 @@ static const struct instance {
 
 enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64, ROWS_PREFILL = 128 };
 
+/* Whether queries, keys and values become f32 when they are loaded: of several types, or of one with blocks.
+ * Those of 8 bits have other kernels. */
+static bool becomes_f32(const struct attn_problem *p)
+{
+    return attn__dtype_size(p->q_dtype) > 1 &&
+           (p->k_dtype != p->v_dtype || (attn__dtype_size(p->k_dtype) != 1 && p->k_dtype != p->q_dtype));
+}
+
+/* Bytes of an element of keys and values that a kernel copies. */
+static uint32_t kv_size_of(const struct attn_problem *p)
+{
+    return becomes_f32(p) ? sizeof(float) : attn__dtype_size(p->k_dtype);
+}
+
 static const struct instance *instance_of(const struct attn_problem *problem)
 {
     const struct instance *own = instances;
 
-    while (own->kv_size != attn__dtype_size(problem->k_dtype) || problem->head_dim > own->dk ||
+    while (own->kv_size != kv_size_of(problem) || problem->head_dim > own->dk ||
            problem->head_dim_vo > own->dv)
         own++;
     return own;
@@ -63,7 +77,7 @@ static uint32_t p_parts(const struct attn_problem *p)
     const bool f16 = attn__dtype_size(p->v_dtype) == 1 && !is_fnuz(p->v_dtype) &&
                      scale_of(p, p->v_scale) < ATTN_SCALES_HEAD;
 
-    return attn__dtype_size(p->out_dtype) == 1 && !f16 && p->v_dtype != ATTN_F32 ? 2 : 1;
+    return attn__dtype_size(p->out_dtype) == 1 && !f16 && kv_size_of(p) != sizeof(float) ? 2 : 1;
 }
 
 /* Whether warps divide the columns of values. */
@@ -80,7 +94,7 @@ static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 {
     const uint64_t rows = (uint64_t)tokens * (problem->heads / problem->kv_heads);
 
-    if (rows <= ROWS_SMALL && problem->k_dtype != ATTN_F32)
+    if (rows <= ROWS_SMALL && kv_size_of(problem) != sizeof(float))
         return ROWS_SMALL;
     return rows <= ROWS_MEDIUM && (p_parts(problem) == 1 || is_wide(problem)) ? ROWS_MEDIUM : ROWS_DECODE;
 }
@@ -114,7 +128,7 @@ static bool is_plain(const struct attn_problem *p)
 /* Whether keys of 16 bits have scales: those that were converted. */
 static bool has_key_scales(const struct attn_problem *p)
 {
-    return attn__dtype_size(p->k_dtype) == 2 && p->k_scale > ATTN_SCALES_TENSOR;
+    return kv_size_of(p) == 2 && p->k_scale > ATTN_SCALES_TENSOR;
 }
 
 /*
@@ -124,10 +138,10 @@ static bool has_key_scales(const struct attn_problem *p)
  */
 static const char *plain_name(const struct attn_problem *p, uint32_t rows)
 {
-    if (!is_plain(p) || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || attn__dtype_size(p->k_dtype) > 2 ||
+    if (!is_plain(p) || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || kv_size_of(p) > 2 ||
         instance_of(p)->rows != ROWS_PREFILL)
         return NULL;
-    if (attn__dtype_size(p->k_dtype) == 2)
+    if (kv_size_of(p) == 2)
         return has_key_scales(p) ? "_scaled" : "_plain";
     if (rows == ROWS_PREFILL || p->k_dtype != p->v_dtype)
         return NULL;
@@ -150,10 +164,10 @@ static int32_t find_kernel(struct gpu_context *context, const struct attn_proble
     char name[64];
 
     snprintf(name, sizeof name, "%s_r%u%s%s", own->name, rows, plain != NULL ? plain : "",
-             own->kv_size == 1   ? "" /* of all types */
-             : dtype == ATTN_F32 ? "_f32"
-             : dtype == ATTN_F16 ? "_f16"
-                                 : "_bf16");
+             own->kv_size == 1 || becomes_f32(p) ? "" /* of all types */
+             : dtype == ATTN_F32                 ? "_f32"
+             : dtype == ATTN_F16                 ? "_f16"
+                                                 : "_bf16");
     int32_t status = gpu_module_function(context, own->module, name, 0, out, err);
     if (status == ATTN_OK)
         status = gpu_check(context, context->driver->func_get_attribute(&threads, FUNCTION_MAX_THREADS, *out),

@@ -155,7 +155,7 @@ def test_tensor_cores():
     result = run(FAKE, "explain", "--json", *PROBLEM, ATTN_BACKEND="cuda/flash-attn", **{option: "off"})
     check([k["name"] for k in candidates(result, "cuda/flash-attn")[0]["kernels"]] == best,
           "cuda/flash-attn does not read it", result)
-    for value, problem, wanted in (("on", "q=f32 kv=f16", "auto or off"), ("yes", "q=bf16", "auto, on or off")):
+    for value, problem, wanted in (("on", "q=e4m3 q_scale=unit kv=f16", "auto or off"), ("yes", "q=bf16", "auto, on or off")):
         result = run(FAKE, "explain", "--json", *SHAPE, *problem.split(), ATTN_BACKEND="cuda/flashinfer", **{option: value})
         reasons = [r for r in candidates(result, "cuda/flashinfer")[0]["reasons"] if r["code"] == "OPTION"]
         check(result.returncode == 1 and len(reasons) == 1 and

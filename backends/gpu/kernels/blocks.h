@@ -17,9 +17,15 @@ GPU_INLINE bool gpu_block_adds(uint32_t dtype)
     return dtype == ATTN_Q4_1 || dtype == ATTN_Q5_1;
 }
 
+/* Bits of a code. */
+GPU_INLINE uint32_t gpu_block_bits(uint32_t dtype)
+{
+    return dtype >> 8 & 0xff;
+}
+
 GPU_INLINE uint32_t gpu_block_bytes(uint32_t dtype)
 {
-    return (dtype >> 8 & 0xff) * (ATTN_BLOCK_ELEMENTS / 8) + (gpu_block_adds(dtype) ? 4 : 2);
+    return gpu_block_bits(dtype) * (ATTN_BLOCK_ELEMENTS / 8) + (gpu_block_adds(dtype) ? 4 : 2);
 }
 
 GPU_INLINE float gpu_block_half(const unsigned char *at)
@@ -39,6 +45,11 @@ GPU_INLINE int32_t gpu_block_code(uint32_t dtype, uint32_t nibble, uint32_t bit)
     return (int32_t)(nibble | bit << 4) - zero;
 }
 
+GPU_INLINE float gpu_block_number(uint32_t dtype, int32_t code, float scale, float least)
+{
+    return gpu_block_adds(dtype) ? gpu_fma(scale, (float)code, least) : scale * (float)code;
+}
+
 /* Element i of a block. */
 GPU_INLINE float gpu_block_load(uint32_t dtype, const unsigned char *block, uint32_t i)
 {
@@ -48,10 +59,9 @@ GPU_INLINE float gpu_block_load(uint32_t dtype, const unsigned char *block, uint
     if (dtype == ATTN_Q8_0)
         return scale * (float)(int8_t)block[2 + i];
     const unsigned char *codes = block + gpu_block_bytes(dtype) - half;
-    const bool five = (dtype >> 8 & 0xff) == 5;
-    const uint32_t bit = five ? *(codes + i / 8 - 4) >> i % 8 & 1 : 0u;
-    const float code = (float)gpu_block_code(dtype, codes[i % half] >> i / half * 4 & 15, bit);
-    return gpu_block_adds(dtype) ? gpu_fma(scale, code, least) : scale * code;
+    const uint32_t bit = gpu_block_bits(dtype) == 5 ? *(codes + i / 8 - 4) >> i % 8 & 1 : 0u;
+    const int32_t code = gpu_block_code(dtype, codes[i % half] >> i / half * 4 & 15, bit);
+    return gpu_block_number(dtype, code, scale, least);
 }
 
 #endif

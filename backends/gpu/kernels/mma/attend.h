@@ -326,7 +326,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
 {
     mma_loop<C> loop;
 
-    loop.aligned = run->kv_aligned != 0;
+    loop.aligned = !C::ANY && run->kv_aligned != 0;
 
     do {
         mma_begin<C>(run, shared, queries, stages, p, &loop);

@@ -16,11 +16,11 @@
  * one while the last is multiplied.
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
- * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
- * with V, or to bf16 where it carries the scales of single values, which f16 would not hold, and with FNUZ
- * values; row sums are of P before it is rounded. Results of 8 bits may have only half a code step of error
- * beside that of f32: P is then the sum of two such numbers where the class of the kernel asks for it
- * (run.p_parts).
+ * values, and f16 with 8-bit ones; tf32.h has those of f32, and any.h makes f32 of types that differ and of
+ * those in blocks. P is rounded to the same type before its product with V, or to bf16 where it carries the
+ * scales of single values, which f16 would not hold, and with FNUZ values; row sums are of P before it is
+ * rounded. Results of 8 bits may have only half a code step of error beside that of f32: P is then the sum of
+ * two such numbers where the class of the kernel asks for it (run.p_parts).
  *
  * The instruction cache of a multiprocessor is small, so loops that seldom run are not unrolled.
  */
@@ -54,7 +54,8 @@ struct mma_config {
      * warp groups multiply, and of small M, which of 8-bit keys and values knows their type as well. That
      * code would take registers and instruction cache from it. */
     static constexpr bool RULES = Rules;
-    static constexpr uint32_t KV_DTYPE = KvDtype; /* of keys and values; 0: of any */
+    static constexpr uint32_t KV_DTYPE = KvDtype;     /* of keys and values; 0: of any */
+    static constexpr bool ANY = KV32 && KvDtype == 0; /* those and queries become f32 (any.h) */
     /* The largest P of a row is 2^P_EXPONENT when its maximum is raised, and up to 2^P_HEADROOM times that
      * later: e4m3 ends at 448, and has more digits for large numbers. */
     static constexpr float P_EXPONENT = E4M3 ? 6 : 0, P_HEADROOM = E4M3 ? 2 : 8;

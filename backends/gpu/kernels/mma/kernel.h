@@ -104,9 +104,11 @@ template <class C> struct mma_entry<mma_combining<C>> {
 #define MMA_KERNELS_OF_2(each, name, rows, ...)                                                              \
     MMA_KERNELS_##rows(each, name, __VA_ARGS__) MMA_PLAIN_2_##rows(each, name, __VA_ARGS__)
 #define MMA_KERNELS_OF_4(each, name, rows, ...)                                                              \
-    each(name##_r16_f32, mma_config<16, __VA_ARGS__, false>)                                                 \
-        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>) MMA_COMBINING(each, name, 16, __VA_ARGS__)  \
-            MMA_COMBINING(each, name, 64, __VA_ARGS__)
+    each(name##_r16_f32, mma_config<16, __VA_ARGS__, false, true, ATTN_F32>)                                 \
+        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false, true, ATTN_F32>)                             \
+            each(name##_r16, mma_config<16, __VA_ARGS__, false>)                                             \
+                each(name##_r64, mma_config<64, __VA_ARGS__, false>)                                         \
+                    MMA_COMBINING(each, name, 16, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
 #define MMA_KERNELS_128(each, name, ...)                                                                     \
     MMA_KERNELS_64(each, name, __VA_ARGS__)                                                                  \
     MMA_KERNELS_OF(each, name, 128, __VA_ARGS__) MMA_COMBINING(each, name, 128, __VA_ARGS__)

@@ -3,7 +3,7 @@
 #ifndef ATTN_GPU_MMA_LOAD_H
 #define ATTN_GPU_MMA_LOAD_H
 
-#include "addresses.h"
+#include "any.h"
 
 GPU_INLINE struct gpu_u128 mma_zero_u128(void)
 {
@@ -194,7 +194,7 @@ template <class C> GPU_INLINE void mma_zero_behind_keys(const struct gpu_run *ru
 {
     /* Otherwise keys have stages of their own. */
     if constexpr (!C::CONVERTS && C::STAGES % 2 != 0) {
-        const uint32_t chunks = C::K_BYTES / 16, first = (run->k.dim * run->k.size + 15) / 16;
+        const uint32_t chunks = C::K_BYTES / 16, first = (run->k.dim * C::KV_SIZE + 15) / 16;
 
         if (run->k.dim >= run->v.dim)
             return;
@@ -231,7 +231,11 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
         return;
     }
     const uint32_t first = tile * C::UNIT_KEYS + key0, new_key = shared->sequence.new_begin;
-    mma_copy_stage_unaligned<C>(cached, uncached, at, new_key > first ? new_key - first : 0, bytes, stage);
+    const uint32_t first_new = new_key > first ? new_key - first : 0;
+    if constexpr (C::ANY)
+        mma_any_stage<C>(cached, uncached, at, first_new, bytes, stage);
+    else
+        mma_copy_stage_unaligned<C>(cached, uncached, at, first_new, bytes, stage);
 }
 
 /* The same, `aligned` vectors in steps; nothing is copied unless `wanted`. */

@@ -132,7 +132,22 @@ GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C>
     }
 }
 
-/* f32 queries as they are. */
+/* Four elements of an f32 query from column d on, with zeros behind the last one. */
+GPU_INLINE struct gpu_u128 mma_load_query4(uint64_t query, uint32_t d, uint32_t dim, bool aligned)
+{
+    const uint32_t *q = (const uint32_t *)query + d;
+    struct gpu_u128 part = mma_zero_u128();
+
+    if (aligned && d + 4 <= dim)
+        return gpu_load_u128(q);
+    GPU_UNROLL
+    for (uint32_t j = 0; j < 4; j++)
+        if (d + j < dim)
+            part.x[j] = q[j];
+    return part;
+}
+
+/* Queries as f32. */
 template <class C>
 GPU_INLINE void mma_load_queries_f32(const struct gpu_run *run, const struct gpu_sequence *s,
                                      unsigned char *to, uint32_t row0, uint32_t kv_head)
@@ -146,13 +161,8 @@ GPU_INLINE void mma_load_queries_f32(const struct gpu_run *run, const struct gpu
         struct gpu_u128 part = mma_zero_u128();
         uint32_t token, head;
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head)) {
-            const uint32_t *q = (const uint32_t *)mma_query_address(run, s, token, head) + chunk * 4;
-            if (aligned && chunk * 4 + 4 <= dim)
-                part = gpu_load_u128(q);
-            GPU_UNROLL
-            for (uint32_t j = 0; j < 4; j++)
-                if (!(aligned && chunk * 4 + 4 <= dim) && chunk * 4 + j < dim)
-                    part.x[j] = q[j];
+            const uint64_t q = mma_query_address(run, s, token, head);
+            part = C::ANY ? mma_any_query(run, q, chunk * 4) : mma_load_query4(q, chunk * 4, dim, aligned);
         }
         gpu_store_u128(to + mma_swizzled<C>(row, chunk, C::Q_BYTES), part);
     }

@@ -34,7 +34,7 @@ template <uint32_t n> GPU_INLINE void mma_part_of(mma_parts<n> *parts, uint32_t 
 template <class C> GPU_INLINE void mma_copy_at_once(struct mma_copy *copy, uint32_t bytes)
 {
     GPU_UNROLL
-    for (uint32_t step = 0; C::GROUPS == 1 && step < mma_copy_steps<C>(bytes); step++) {
+    for (uint32_t step = 0; C::GROUPS == 1 && !C::ANY && step < mma_copy_steps<C>(bytes); step++) {
         mma_copy_read_addresses(copy, step);
         mma_copy_issue<C>(copy, bytes, step);
     }
