@@ -33,21 +33,21 @@ GPU_INLINE float gpu_block_half(const unsigned char *at)
     return gpu_f16_to_f32(*(const uint16_t *)(const void *)at);
 }
 
-/* What the scale is multiplied with, of a nibble, and the bit above it of types of five bits. */
-GPU_INLINE int32_t gpu_block_code(uint32_t dtype, uint32_t nibble, uint32_t bit)
+/* What the scale is multiplied with, of a code of iq4_nl. */
+GPU_INLINE int32_t gpu_iq4_nl(uint32_t nibble)
 {
-    if (dtype == ATTN_IQ4_NL) {
-        const uint32_t low = gpu_permute(0xbfad9881u, 0xf6eaddcfu, nibble & 7),
-                       high = gpu_permute(0x26190d01u, 0x71594535u, nibble & 7);
-        return (int8_t)(nibble < 8 ? low : high);
-    }
-    const int32_t zero = dtype == ATTN_Q4_0 ? 8 : dtype == ATTN_Q5_0 ? 16 : 0;
-    return (int32_t)(nibble | bit << 4) - zero;
+    const uint32_t low = gpu_permute(0xbfad9881u, 0xf6eaddcfu, nibble & 7),
+                   high = gpu_permute(0x26190d01u, 0x71594535u, nibble & 7);
+
+    return (int8_t)(nibble < 8 ? low : high);
 }
 
-GPU_INLINE float gpu_block_number(uint32_t dtype, int32_t code, float scale, float least)
+/* Of the other types of nibbles, with the bit above it of those of five bits. */
+GPU_INLINE int32_t gpu_block_code(uint32_t dtype, uint32_t nibble, uint32_t bit)
 {
-    return gpu_block_adds(dtype) ? gpu_fma(scale, (float)code, least) : scale * (float)code;
+    const int32_t zero = dtype == ATTN_Q4_0 ? 8 : dtype == ATTN_Q5_0 ? 16 : 0;
+
+    return (int32_t)(nibble | bit << 4) - zero;
 }
 
 /* Element i of a block. */
@@ -59,9 +59,10 @@ GPU_INLINE float gpu_block_load(uint32_t dtype, const unsigned char *block, uint
     if (dtype == ATTN_Q8_0)
         return scale * (float)(int8_t)block[2 + i];
     const unsigned char *codes = block + gpu_block_bytes(dtype) - half;
+    const uint32_t nibble = codes[i % half] >> i / half * 4 & 15;
     const uint32_t bit = gpu_block_bits(dtype) == 5 ? *(codes + i / 8 - 4) >> i % 8 & 1 : 0u;
-    const int32_t code = gpu_block_code(dtype, codes[i % half] >> i / half * 4 & 15, bit);
-    return gpu_block_number(dtype, code, scale, least);
+    const int32_t code = dtype == ATTN_IQ4_NL ? gpu_iq4_nl(nibble) : gpu_block_code(dtype, nibble, bit);
+    return gpu_fma(scale, (float)code, least);
 }
 
 #endif

@@ -332,6 +332,11 @@ GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
                  "l"(global), "r"((uint32_t)wanted)
                  : "memory");
 }
+GPU_INLINE void gpu_prefetch(uint64_t global)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global) : "memory");
+}
+
 GPU_INLINE void gpu_copy_async4(void *shared, uint64_t global)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(gpu__shared_address(shared)), "l"(global)

@@ -74,6 +74,7 @@
  *       0; returns what was there. Fences of the whole device before and after it are part of it
  *   uint32_t gpu_atomic_count(uint32_t *at, uint32_t last)   the same, ordered with nothing
  *   uint32_t gpu_keep(uint32_t)                       the value, kept in a register and not recomputed
+ *   void gpu_prefetch(uint64_t global)     the 32 bytes there into the L2 cache
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
  *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned
  *   void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing

@@ -101,6 +101,9 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
     (value ? shared->v_at : shared->k_at)[slot][column] =
         exists ? origin->base + (uint64_t)(page * origin->page_stride + token * origin->token_stride)
                : MMA_NO_ADDRESS;
+    if constexpr (C::ANY) /* loads wait for what others only copy */
+        for (uint32_t i = 0; exists && i < (value ? run->v.x_bytes : run->k.x_bytes); i += 32)
+            gpu_prefetch((value ? shared->v_at : shared->k_at)[slot][column] + i);
     if constexpr (C::KV8)
         mma_copy_scale<C>(run, shared, value, is_new, exists, page, token, slot, column);
     if constexpr (C::SCALED) {

@@ -10,10 +10,10 @@
 #include "addresses.h"
 #include "blocks.h"
 
-/* How a vector is read, for code of its own: what the types of a kind do differently costs no branch. */
-enum mma_any_kind { MMA_ANY_Q8_0, MMA_ANY_NIBBLES, MMA_ANY_ELEMENTS };
+/* How a vector is read, by code of its own for each: a branch between loads would wait for them. */
+enum mma_any_kind { MMA_ANY_Q8_0, MMA_ANY_NIBBLES, MMA_ANY_IQ4_NL, MMA_ANY_HALVES, MMA_ANY_ELEMENTS };
 
-/* Four elements as they lie in memory: nothing is computed from them before all loads have begun. */
+/* Four elements as they lie in memory. */
 struct mma_any_read {
     uint32_t word[5];
 };
@@ -22,8 +22,10 @@ struct mma_any_read {
 template <mma_any_kind kind>
 GPU_INLINE struct mma_any_read mma_any_read_blocks(uint32_t dtype, uint64_t vector, uint32_t d)
 {
-    const uint32_t half = ATTN_BLOCK_ELEMENTS / 2, i = d % ATTN_BLOCK_ELEMENTS,
-                   bytes = kind == MMA_ANY_Q8_0 ? gpu_block_bytes(ATTN_Q8_0) : gpu_block_bytes(dtype);
+    const uint32_t type = kind == MMA_ANY_Q8_0     ? (uint32_t)ATTN_Q8_0
+                          : kind == MMA_ANY_IQ4_NL ? (uint32_t)ATTN_IQ4_NL
+                                                   : dtype;
+    const uint32_t half = ATTN_BLOCK_ELEMENTS / 2, i = d % ATTN_BLOCK_ELEMENTS, bytes = gpu_block_bytes(type);
     const uint64_t block = vector + d / ATTN_BLOCK_ELEMENTS * bytes;
     const uint64_t codes = kind == MMA_ANY_Q8_0 ? block + 2 + i : block + bytes - half + i % half;
     struct mma_any_read out;
@@ -32,112 +34,147 @@ GPU_INLINE struct mma_any_read mma_any_read_blocks(uint32_t dtype, uint64_t vect
     out.word[1] = GPU_GLOBAL(const uint16_t, codes)[1];
     out.word[2] = *GPU_GLOBAL(const uint16_t, block);
     out.word[3] = out.word[4] = 0;
-    if (kind == MMA_ANY_NIBBLES) {
-        out.word[3] = GPU_GLOBAL(const uint16_t, block)[gpu_block_adds(dtype) ? 1 : 0];
-        out.word[4] = *GPU_U8(gpu_block_bits(dtype) == 5 ? block + bytes - half - 4 + i / 8 : block);
+    if (kind == MMA_ANY_NIBBLES) { /* of types that have neither, what is there */
+        out.word[3] = GPU_GLOBAL(const uint16_t, block)[1];
+        out.word[4] = *GPU_U8(block + bytes - half - (gpu_block_bits(type) == 5 ? 4 - i / 8 : 0));
     }
     return out;
 }
 
-/* The same of elements without blocks; zeros behind the last one. */
-GPU_INLINE struct mma_any_read mma_any_read_elements(const struct gpu_cache *cache, uint64_t vector,
-                                                     uint32_t d)
-{
-    const uint32_t size = cache->size;
-    const uint64_t at = vector + d * size;
-    struct mma_any_read out = {{0, 0, 0, 0, 0}};
-
-    if (cache->x_stride == 0 && d + 4 <= cache->dim && (at & (4 * size - 1)) == 0) {
-        const uint64_t two = GPU_GLOBAL(const uint64_t, at)[0],
-                       rest = size == 4 ? GPU_GLOBAL(const uint64_t, at)[1] : 0;
-        out.word[0] = (uint32_t)two;
-        out.word[1] = (uint32_t)(two >> 32);
-        out.word[2] = (uint32_t)rest;
-        out.word[3] = (uint32_t)(rest >> 32);
-        return out;
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        if (d + i >= cache->dim)
-            break;
-        const uint64_t from = vector + (uint64_t)gpu_column(cache, d + i);
-        if (size == 4)
-            out.word[i] = *GPU_GLOBAL(const uint32_t, from);
-        else
-            out.word[i / 2] |= (uint32_t)*GPU_GLOBAL(const uint16_t, from) << i % 2 * 16;
-    }
-    return out;
-}
-
-/* What was read of elements d to d + 3, as f32. */
+/* What was read of them, as f32. */
 template <mma_any_kind kind>
-GPU_INLINE struct gpu_u128 mma_any_convert(uint32_t dtype, const struct mma_any_read *read, uint32_t d)
+GPU_INLINE struct gpu_u128 mma_any_convert_blocks(uint32_t dtype, const struct mma_any_read *read, uint32_t d)
 {
-    const uint32_t codes = read->word[0] | read->word[1] << 16;
-    const float scale = gpu_f16_to_f32((uint16_t)read->word[2]);
-    const float least = gpu_block_adds(dtype) ? gpu_f16_to_f32((uint16_t)read->word[3]) : 0;
-    const uint32_t nibbles = codes >> d / 16 % 2 * 4,
-                   fifths = gpu_block_bits(dtype) == 5 ? read->word[4] >> d % 8 : 0;
+    const uint32_t codes = read->word[0] | read->word[1] << 16, nibbles = codes >> d / 16 % 2 * 4;
+    const uint32_t fifths = gpu_block_bits(dtype) == 5 ? read->word[4] >> d % 8 : 0;
+    const float scale = gpu_f16_to_f32((uint16_t)read->word[2]),
+                least = gpu_block_adds(dtype) ? gpu_f16_to_f32((uint16_t)read->word[3]) : 0;
     struct gpu_u128 out;
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const uint16_t half = (uint16_t)(read->word[i / 2] >> i % 2 * 16);
-        if (kind == MMA_ANY_Q8_0)
-            out.x[i] = gpu_f32_bits(scale * (float)(int8_t)(codes >> 8 * i));
-        else if (kind == MMA_ANY_NIBBLES)
-            out.x[i] = gpu_f32_bits(gpu_block_number(
-                dtype, gpu_block_code(dtype, nibbles >> 8 * i & 15, fifths >> i & 1), scale, least));
-        else
-            out.x[i] = dtype == ATTN_F32
-                           ? read->word[i]
-                           : gpu_f32_bits(dtype == ATTN_F16 ? gpu_f16_to_f32(half) : gpu_bf16_to_f32(half));
+        const uint32_t nibble = nibbles >> 8 * i & 15;
+        const int32_t code = kind == MMA_ANY_Q8_0     ? (int8_t)(codes >> 8 * i)
+                             : kind == MMA_ANY_IQ4_NL ? gpu_iq4_nl(nibble)
+                                                      : gpu_block_code(dtype, nibble, fifths >> i & 1);
+        out.x[i] =
+            gpu_f32_bits(kind == MMA_ANY_NIBBLES ? gpu_fma(scale, (float)code, least) : scale * (float)code);
     }
     return out;
 }
 
-/* Fills a stage with a group's vectors of `bytes` bytes of f32. Vectors that do not exist are left as they
- * were. */
-template <class C, mma_any_kind kind>
-GPU_INLINE void mma_any_fill(const struct gpu_cache *cached, const struct gpu_cache *uncached,
-                             const uint64_t *at, uint32_t first_new, uint32_t bytes, unsigned char *to)
+GPU_INLINE uint32_t mma_any_half(uint32_t dtype, uint16_t half)
 {
-    /* Chunks that a thread reads before it converts the first: of decode, which waits for memory, more. */
-    constexpr uint32_t held = C::GROUPS == 1 ? 4 : 8;
-    const uint32_t chunks = bytes / 16, threads = C::GROUP_THREADS, dim = cached->dim, dtype = cached->dtype;
+    return gpu_f32_bits(dtype == ATTN_F16 ? gpu_f16_to_f32(half) : gpu_bf16_to_f32(half));
+}
+
+/* Elements d to d + 3 of a vector without blocks as f32, read one by one; zeros behind the last one. */
+GPU_INLINE struct gpu_u128 mma_any_gather(const struct gpu_cache *cache, uint64_t vector, uint32_t d)
+{
+    struct gpu_u128 out = {{0, 0, 0, 0}};
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        if (d + i < cache->dim)
+            out.x[i] =
+                gpu_f32_bits(gpu_load(cache->dtype, GPU_U8(vector + (uint64_t)gpu_column(cache, d + i))));
+    return out;
+}
+
+/* Chunk d of a vector: what begins to load it, and what makes f32 of it. */
+template <mma_any_kind kind>
+GPU_INLINE struct mma_any_read mma_any_begin(uint32_t dtype, uint64_t vector, uint32_t d)
+{
+    if constexpr (kind == MMA_ANY_HALVES) {
+        const uint64_t four = *GPU_GLOBAL(const uint64_t, vector + d * 2u);
+        const struct mma_any_read out = {{(uint32_t)four, (uint32_t)(four >> 32), 0, 0, 0}};
+        return out;
+    } else {
+        return mma_any_read_blocks<kind>(dtype, vector, d);
+    }
+}
+template <mma_any_kind kind>
+GPU_INLINE struct gpu_u128 mma_any_end(uint32_t dtype, const struct mma_any_read *read, uint32_t d)
+{
+    if constexpr (kind == MMA_ANY_HALVES) {
+        struct gpu_u128 out;
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            out.x[i] = mma_any_half(dtype, (uint16_t)(read->word[i / 2] >> i % 2 * 16));
+        return out;
+    } else {
+        return mma_any_convert_blocks<kind>(dtype, read, d);
+    }
+}
+
+/* Where a group's vectors lie, and what they become: a stage of rows of `bytes` bytes of f32. */
+struct mma_any_rows {
+    const struct gpu_cache *cached, *uncached;
+    const uint64_t *at;
+    uint32_t first_new; /* of them, whose vector is uncached */
+    uint32_t bytes;
+    unsigned char *to;
+};
+
+/*
+ * Fills a stage. Vectors that do not exist are left as they were; in place of one the first of the cache is
+ * read, for all reads of a turn begin before the first is used.
+ */
+template <class C, mma_any_kind kind> GPU_INLINE void mma_any_fill(const struct mma_any_rows *rows)
+{
+    constexpr uint32_t held = kind == MMA_ANY_ELEMENTS ? 1 : C::GROUPS == 1 ? 4 : 8;
+    const uint32_t chunks = rows->bytes / 16, threads = C::GROUP_THREADS, dtype = rows->cached->dtype;
 
     GPU_LOOP
     for (uint32_t first = gpu_thread() % threads; first < C::GROUP_KEYS * chunks; first += held * threads) {
         struct mma_any_read read[held];
+        bool exists[held];
         GPU_UNROLL
         for (uint32_t u = 0; u < held; u++) {
             const uint32_t row = (first + u * threads) / chunks, d = (first + u * threads) % chunks * 4;
-            if (at[row] == MMA_NO_ADDRESS || d >= dim)
-                continue;
-            read[u] = kind == MMA_ANY_ELEMENTS
-                          ? mma_any_read_elements(row >= first_new ? uncached : cached, at[row], d)
-                          : mma_any_read_blocks<kind>(dtype, at[row], d);
+            exists[u] = rows->at[row] != MMA_NO_ADDRESS && d < rows->cached->dim;
+            if constexpr (kind != MMA_ANY_ELEMENTS)
+                read[u] = mma_any_begin<kind>(dtype, exists[u] ? rows->at[row] : rows->cached->base,
+                                              exists[u] ? d : 0);
         }
         GPU_UNROLL
         for (uint32_t u = 0; u < held; u++) {
             const uint32_t row = (first + u * threads) / chunks, chunk = (first + u * threads) % chunks;
-            if (at[row] != MMA_NO_ADDRESS && chunk * 4 < dim)
-                gpu_store_u128(to + mma_swizzled<C>(row, chunk, bytes),
-                               mma_any_convert<kind>(dtype, &read[u], chunk * 4));
+            unsigned char *to = rows->to + mma_swizzled<C>(row, chunk, rows->bytes);
+            if (!exists[u])
+                continue;
+            if constexpr (kind == MMA_ANY_ELEMENTS)
+                gpu_store_u128(to, mma_any_gather(row >= rows->first_new ? rows->uncached : rows->cached,
+                                                  rows->at[row], chunk * 4));
+            else
+                gpu_store_u128(to, mma_any_end<kind>(dtype, &read[u], chunk * 4));
         }
     }
 }
 
-template <class C>
-GPU_INLINE void mma_any_stage(const struct gpu_cache *cached, const struct gpu_cache *uncached,
-                              const uint64_t *at, uint32_t first_new, uint32_t bytes, unsigned char *to)
+/* Whether chunks of vectors of 16 bits are words of eight bytes. */
+GPU_INLINE bool mma_any_is_aligned(const struct gpu_cache *cache)
 {
+    return cache->size == 2 && cache->x_stride == 0 && cache->dim % 4 == 0 &&
+           ((cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
+             (uint64_t)cache->head_stride) &
+            7) == 0;
+}
+
+template <class C> GPU_INLINE void mma_any_stage(const struct mma_any_rows *rows)
+{
+    const struct gpu_cache *cached = rows->cached, *uncached = rows->uncached;
+
     if (cached->dtype == ATTN_Q8_0)
-        mma_any_fill<C, MMA_ANY_Q8_0>(cached, uncached, at, first_new, bytes, to);
+        mma_any_fill<C, MMA_ANY_Q8_0>(rows);
+    else if (cached->dtype == ATTN_IQ4_NL)
+        mma_any_fill<C, MMA_ANY_IQ4_NL>(rows);
     else if (gpu_has_blocks(cached->dtype))
-        mma_any_fill<C, MMA_ANY_NIBBLES>(cached, uncached, at, first_new, bytes, to);
+        mma_any_fill<C, MMA_ANY_NIBBLES>(rows);
+    else if (mma_any_is_aligned(cached) && (uncached->base == 0 || mma_any_is_aligned(uncached)))
+        mma_any_fill<C, MMA_ANY_HALVES>(rows);
     else
-        mma_any_fill<C, MMA_ANY_ELEMENTS>(cached, uncached, at, first_new, bytes, to);
+        mma_any_fill<C, MMA_ANY_ELEMENTS>(rows);
 }
 
 /* Elements d to d + 3 of a query. */
@@ -148,8 +185,8 @@ GPU_INLINE struct gpu_u128 mma_any_query(const struct gpu_run *run, uint64_t q, 
     as.x_stride = 0;
     as.size = GPU_SIZE(run->problem.q_dtype);
     as.dim = run->problem.head_dim;
-    const struct mma_any_read read = mma_any_read_elements(&as, q, d);
-    return mma_any_convert<MMA_ANY_ELEMENTS>(run->problem.q_dtype, &read, d);
+    as.dtype = run->problem.q_dtype;
+    return mma_any_gather(&as, q, d);
 }
 
 #endif

@@ -232,8 +232,9 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
     }
     const uint32_t first = tile * C::UNIT_KEYS + key0, new_key = shared->sequence.new_begin;
     const uint32_t first_new = new_key > first ? new_key - first : 0;
+    const struct mma_any_rows rows = {cached, uncached, at, first_new, bytes, stage};
     if constexpr (C::ANY)
-        mma_any_stage<C>(cached, uncached, at, first_new, bytes, stage);
+        mma_any_stage<C>(&rows);
     else
         mma_copy_stage_unaligned<C>(cached, uncached, at, first_new, bytes, stage);
 }
