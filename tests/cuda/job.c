@@ -2,7 +2,7 @@
 /*
  * A small attention problem: two sequences of one and three query rows over four keys each. All keys are
  * alike, so that every row of out is the mean of its values, which are alike too but for the sequence.
- * Queries are f16 and the rest f32, which only the reference kernel takes: a run is one launch and has no
+ * Queries are e4m3 and the rest f32, which only the reference kernel takes: a run is one launch and has no
  * schedule.
  */
 #include <math.h>
@@ -15,7 +15,7 @@ static const int32_t q_offsets[] = {0, 1, ROWS}, kv_lens[] = {KEYS, KEYS}, pages
 
 /* Places in the block. */
 enum {
-    Q_BYTES = ROWS * HEADS * DIM * 2,
+    Q_BYTES = ROWS * HEADS * DIM,
     OUT_BYTES = ROWS * HEADS * DIM * 4,
     KEY_BYTES = 2 * KEYS * HEADS * DIM * 4,
     AT_OFFSETS = 0,
@@ -52,7 +52,8 @@ static void describe(struct job *job)
     struct attn_problem *p = &job->problem;
 
     *p = world_problem(ATTN_F32, HEADS, HEADS, DIM);
-    p->q_dtype = ATTN_F16;
+    p->q_dtype = ATTN_E4M3;
+    p->q_scale = ATTN_SCALES_UNIT;
     p->block = BLOCK;
     p->max_seqs = SEQS;
     p->max_q = 3;
@@ -62,12 +63,12 @@ static void describe(struct job *job)
 
 static int32_t fill(struct job *job, struct world *world)
 {
-    uint16_t q[ROWS * HEADS * DIM];
+    uint8_t q[ROWS * HEADS * DIM];
     float keys[2 * KEYS * HEADS * DIM], values[2 * KEYS * HEADS * DIM];
     int32_t status = put(job, world, AT_OFFSETS, q_offsets, sizeof q_offsets);
 
     for (int i = 0; i < ROWS * HEADS * DIM; i++)
-        q[i] = (uint16_t)(0x3000 + i % 5 * 0x400); /* 1/8 to 2 */
+        q[i] = (uint8_t)(0x20 + i % 5 * 8); /* 1/8 to 2 */
     for (int i = 0; i < 2 * KEYS * HEADS * DIM; i++) {
         keys[i] = 0.5f;
         values[i] = i < KEYS * HEADS * DIM ? 2.0f : 3.0f; /* of page 0, of page 1 */
@@ -125,7 +126,8 @@ static void make_step(struct job *job)
     job->batch.table_width = 1;
     ATTN_INIT(&job->tensors);
     job->tensors.softmax_scale = 0.5f;
-    job->tensors.q = rows_at(job, AT_Q, 2);
+    job->tensors.q = rows_at(job, AT_Q, 1);
+    job->tensors.q_scale.kind = ATTN_SCALE_UNIT;
     job->tensors.out = rows_at(job, AT_OUT, 4);
     ATTN_INIT(&job->scratch);
 }

@@ -185,10 +185,10 @@ static void test_plan_info(struct world *world, struct job *job)
 
     world->table->plan->describe(job->plan, &info);
     /* 2 sequences of 4 keys and values, and 4 rows of queries and results, of 2 heads with 8 columns of f32,
-     * f16 for queries. */
+     * e4m3 for queries. */
     check(world,
           info.alignment == 4 && info.stride_multiple == 4 &&
-              info.bytes_per_run == 2 * 2 * 4 * (2 * 8 * 4) + 4 * (2 * 8 * (2 + 4)),
+              info.bytes_per_run == 2 * 2 * 4 * (2 * 8 * 4) + 4 * (2 * 8 * (1 + 4)),
           "a plan tells alignment and the bytes of a run");
 }
 
