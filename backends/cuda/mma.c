@@ -19,6 +19,10 @@ static const struct instance {
 };
 
 enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64, ROWS_PREFILL = 128 };
+enum {
+    LARGEST_MIN_ROWS = 4096,
+    LARGEST_MIN_TILES = 2
+}; /* query rows of a sequence; its tiles for each CTA */
 
 /* Whether queries, keys and values become f32 when they are loaded: of several types, or of one with blocks.
  * Those of 8 bits have other kernels. */
@@ -138,8 +142,8 @@ static bool has_key_scales(const struct attn_problem *p)
  */
 static const char *plain_name(const struct attn_problem *p, uint32_t rows)
 {
-    if (!is_plain(p) || (rows != ROWS_SMALL && rows != ROWS_PREFILL) || kv_size_of(p) > 2 ||
-        instance_of(p)->rows != ROWS_PREFILL)
+    if (!is_plain(p) || (rows != ROWS_SMALL && rows < ROWS_PREFILL) || kv_size_of(p) > 2 ||
+        instance_of(p)->rows < ROWS_PREFILL)
         return NULL;
     if (kv_size_of(p) == 2)
         return has_key_scales(p) ? "_scaled" : "_plain";
@@ -174,7 +178,7 @@ static int32_t find_kernel(struct gpu_context *context, const struct attn_proble
                            "kernel", gpu_names.func_get_attribute, err);
     *shape =
         (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size, 1, has_key_scales(p), plain == e4m3};
-    shape->wgmma = rows == ROWS_PREFILL && threads == (int)gpu_mma_threads(*shape);
+    shape->wgmma = rows >= ROWS_PREFILL && threads == (int)gpu_mma_threads(*shape);
     return status;
 }
 
@@ -207,7 +211,7 @@ static int32_t converts_for(const struct attn_plan_impl *plan, bool for_e4m3, bo
 
     *out = false;
     if (!cuda_may_convert(&plan->problem, is_plain(&plan->problem), for_e4m3) ||
-        instance_of(&p)->rows != ROWS_PREFILL)
+        instance_of(&p)->rows < ROWS_PREFILL)
         return ATTN_OK;
     const int32_t status = find_kernel(plan->backend->context, &p, ROWS_PREFILL,
                                        for_e4m3 ? e4m3 : plain_name(&p, ROWS_PREFILL), &kernel, &shape, err);
@@ -238,6 +242,19 @@ static struct attn_problem problem_of(const struct attn_plan_impl *plan, const s
                : plan->problem;
 }
 
+/*
+ * Whether prefill has the largest tiles, those of 192 rows where there are some: for problems without rules
+ * whose longest sequence has rows enough, and two of such tiles for each CTA. Of fewer rows more is
+ * multiplied that no row sees than these tiles save, and of fewer tiles CTAs are idle.
+ */
+static bool has_largest_tiles(const struct attn_plan_impl *plan, const struct attn_problem *p)
+{
+    const uint64_t most = instance_of(p)->rows, rows = (uint64_t)p->max_q * (p->heads / p->kv_heads);
+
+    return most <= ROWS_PREFILL || (is_plain(p) && !has_key_scales(p) && rows >= LARGEST_MIN_ROWS &&
+                                    rows * p->kv_heads >= LARGEST_MIN_TILES * most * plan->units);
+}
+
 /* The kernel of a part: in prefill that of the largest tiles that the device has shared memory for. */
 static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_part *part,
                                 struct gpu_mma_shape *shape, struct attn_error *err)
@@ -245,13 +262,15 @@ static int32_t find_part_kernel(const struct attn_plan_impl *plan, struct gpu_pa
     struct gpu_context *context = plan->backend->context;
     const struct attn_problem own = problem_of(plan, part), *p = &own;
     const bool prefill = part->phase == ATTN__PREFILL;
-    const uint32_t rows = prefill ? instance_of(p)->rows : decode_rows(plan, part);
+    const uint32_t rows = !prefill                     ? decode_rows(plan, part)
+                          : has_largest_tiles(plan, p) ? instance_of(p)->rows
+                                                       : (uint32_t)ROWS_PREFILL;
     const char *plain = multiplies_e4m3(part) ? e4m3 : plain_name(p, rows);
     int32_t status = find_kernel(context, p, rows, plain, &part->attention, shape, err);
 
     /* Elsewhere than where warp groups multiply, prefill has none. */
-    if (status == ATTN_OK && plain != NULL && rows == ROWS_PREFILL && shape->wgmma == 0)
-        status = find_kernel(context, p, rows, NULL, &part->attention, shape, err);
+    if (status == ATTN_OK && plain != NULL && rows >= ROWS_PREFILL && shape->wgmma == 0)
+        status = find_kernel(context, p, ROWS_PREFILL, NULL, &part->attention, shape, err);
     if (status == ATTN_OK && prefill && !serves_prefill(context, p, *shape))
         status = find_kernel(context, p, is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE, NULL, &part->attention,
                              shape, err);
@@ -326,7 +345,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
         status = multiplies_e4m3(part) ? cuda_tensor_maps_e4m3(plan->backend->context, &own, err)
                                        : cuda_tensor_maps(plan->backend->context, &own, GPU_TILE, err);
     if (status == ATTN_OK && part->persistent && (attn__dtype_size(p.k_dtype) == 2 || multiplies_e4m3(part)))
-        status = cuda_query_map(plan->backend->context, &own, gpu_mma_keys(shape), false, err);
+        status = cuda_query_map(plan->backend->context, &own, gpu_mma_query_box(shape), false, err);
     if (status != ATTN_OK)
         return status;
     return gpu_work_tiles_launch(plan, part, &own, part->rows, shape.dv, stream, err);

@@ -161,7 +161,7 @@ GPU_INLINE void mma_copy_query_boxes(const struct gpu_run *run, mma_shared<C> *s
     if (mma_iterations<C>(&tile->work) > 0) {
         gpu_mbarrier_expect(full, C::ROWS * C::Q_ROW);
         GPU_UNROLL
-        for (uint32_t row = 0; row < C::ROWS; row += C::KEYS) {
+        for (uint32_t row = 0; row < C::ROWS; row += C::QUERY_BOX) {
             GPU_UNROLL
             for (uint32_t c = 0; c < C::Q_ROW / 128; c++)
                 gpu_copy_box(queries + mma_swizzled<C>(row, 0, C::Q_ROW) + c * C::BLOCK_BYTES, &run->q_map,

@@ -11,9 +11,9 @@
  * same rows, in tiles of 16 rows all four. Each has a part of the columns of results, and computes the scores
  * of a part of the keys for all of them (exchange.h).
  *
- * On Hopper a tile of 128 rows has three warp groups: one copies (producer.h), and two multiply 64 rows each,
- * from matrices in shared memory (consumer.h). A CTA takes work tiles until none is left, and copies the next
- * one while the last is multiplied.
+ * On Hopper tiles of 128 and of 192 rows have a warp group that copies (producer.h), and two or three that
+ * multiply 64 rows each, from matrices in shared memory (consumer.h). A CTA takes work tiles until none is
+ * left, and copies the next one while the last is multiplied.
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32, and any.h makes f32 of types that differ and of
@@ -40,7 +40,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
           uint32_t KvDtype = 0, bool Scaled = false>
 struct mma_config {
     /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
-    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows == 128 && KvSize != 4;
+    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows >= 128 && KvSize != 4;
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     /* Queries, keys, values and P are multiplied in e4m3: those of a workspace, where values are transposed.
      */
@@ -71,11 +71,11 @@ struct mma_config {
     static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
     /* Only for prefill: unless warp groups multiply, a CTA takes one work tile. */
-    static constexpr bool PREFILL_ONLY = Rows == 128;
+    static constexpr bool PREFILL_ONLY = Rows >= 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
     static constexpr bool P_PARTS = Rules && !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
-    static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : WGMMA ? 8 : 4;
+    static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : WGMMA ? Rows / 16 : 4;
     static constexpr uint32_t COMPUTED_ROWS = WGMMA ? 64 : Rows; /* whose scores are computed together */
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
     /* Warps that have the same rows and a part each of the columns of values. */
@@ -85,11 +85,15 @@ struct mma_config {
     /* The first threads of a CTA, which copy, and the warps of those that compute. */
     static constexpr uint32_t THREADS = WGMMA ? 128 : CTA_THREADS;
     static constexpr uint32_t FIRST_WARP = WGMMA ? 4 : 0, WARPS = CTA_THREADS / GPU_WARP - FIRST_WARP;
-    /* Registers of a thread that copies, and of one that computes, of the 168 that each has at first. */
-    static constexpr uint32_t PRODUCER_REGISTERS = CONVERTS   ? 88
-                                                   : Dk > 128 ? 56
-                                                              : 72,
-                              CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2;
+    /* Warp groups that multiply, and registers of a thread: that each has at first, and when one copies and
+     * the others compute. */
+    static constexpr uint32_t CONSUMERS = Rows > 64 ? Rows / 64 : 1, REGISTERS = CONSUMERS > 2 ? 128 : 168;
+    static constexpr uint32_t PRODUCER_REGISTERS = CONVERTS        ? 88
+                                                   : CONSUMERS > 2 ? 32
+                                                   : Dk > 128      ? 56
+                                                                   : 72,
+                              CONSUMER_REGISTERS =
+                                  ((CONSUMERS + 1) * REGISTERS - PRODUCER_REGISTERS) / CONSUMERS;
     static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
 
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
@@ -111,6 +115,7 @@ struct mma_config {
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
+    static constexpr uint32_t QUERY_BOX = gpu_mma_query_box(SHAPE); /* rows that are copied together */
     /* Most buffers of queries; how many there are the host decides (run.query_buffers). */
     static constexpr uint32_t QUERY_STAGES = gpu_mma_query_stages(SHAPE);
     /* From the first of them to the second one, behind all stages. */
@@ -235,16 +240,16 @@ template <class C> struct mma_looked_up : mma_computed {
 template <class C, bool WGMMA> struct mma_handover {
 };
 template <class C> struct mma_handover<C, true> {
-    uint64_t looked_up;              /* barriers: the n-th is known, n > 0 */
-    uint64_t queries_full[2];        /* of the n-th at n % 2: its queries are there */
-    uint64_t taken;                  /* all warps have taken it, and are done with the one before */
-    uint64_t done;                   /* its results are stored */
-    struct mma_computed computed[8]; /* of each warp that multiplies */
-    struct mma_rules rules[8];
-    struct mma_rules next_rules[2];        /* of each group's rows in the work tile that is looked up */
+    uint64_t looked_up;       /* barriers: the n-th is known, n > 0 */
+    uint64_t queries_full[2]; /* of the n-th at n % 2: its queries are there */
+    uint64_t taken;           /* all warps have taken it, and are done with the one before */
+    uint64_t done;            /* its results are stored */
+    struct mma_computed computed[C::ROW_WARPS]; /* of each warp that multiplies */
+    struct mma_rules rules[C::ROW_WARPS];
+    struct mma_rules next_rules[C::CONSUMERS]; /* of each group's rows in the work tile that is looked up */
     struct mma_range next_ranges[C::ROWS]; /* and the keys that each row sees, where nothing else matters */
     uint64_t nonfinite_at[C::ADDRESS_STAGES]; /* e4m3: 0, or which values of an iteration are NaN */
-    uint32_t overflow[8];  /* of each warp that multiplies: 1: a P of its work tile has become infinite */
+    uint32_t overflow[C::ROW_WARPS];          /* of each warp: 1: a P of its work tile is infinite */
     uint32_t again[2];     /* of the n-th at n % 2: it is to be computed once more, checking values */
     mma_looked_up<C> next; /* the work tile after the one that is copied */
     uint32_t boxed;        /* iterations of that one which were copied as boxes */
@@ -257,8 +262,8 @@ template <class C> struct alignas(16) mma_shared : mma_looked_up<C> {
     alignas(16) uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
     struct small_m_list list;
     uint32_t is_last_split; /* this CTA combines all splits */
-    float max[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
-    float sum[C::WGMMA ? 8 : 4][C::M_FRAGMENTS * 16];
+    float max[C::WGMMA ? C::ROW_WARPS : 4][C::M_FRAGMENTS * 16];
+    float sum[C::WGMMA ? C::ROW_WARPS : 4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
     alignas(16) float k_scale[C::KEY_SCALE_STAGES][C::KEY_SCALES]; /* at mma_scale_at */
     alignas(16) float v_scale[C::VALUE_SCALE_STAGES][C::VALUE_SCALES];
@@ -452,8 +457,8 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
 enum mma_barrier {
     MMA_BARRIER_PRODUCER = 1,
     MMA_BARRIER_CONSUMERS,
-    MMA_BARRIER_TURN, /* of each group that multiplies */
-    MMA_BARRIER_GROUP = MMA_BARRIER_TURN + 2
+    MMA_BARRIER_TURN, /* of each group that multiplies, three at most */
+    MMA_BARRIER_GROUP = MMA_BARRIER_TURN + 3
 };
 
 /* A barrier for the threads that copy. */

@@ -11,16 +11,16 @@
 #include "wgmma-rules.h"
 
 /*
- * The warp groups begin their products in turns: while those of one are computed, the other one computes
- * softmax.
+ * The warp groups begin their products in turns: while those of one are computed, the others compute softmax.
+ * A group gives the turn to the next one, and only these two meet at a barrier.
  */
 template <class C> GPU_INLINE void mma_wait_turn(uint32_t group)
 {
-    gpu_barrier_part(MMA_BARRIER_TURN + group, C::CTA_THREADS - C::THREADS);
+    gpu_barrier_part(MMA_BARRIER_TURN + group, 2 * 128);
 }
 template <class C> GPU_INLINE void mma_give_turn(uint32_t group)
 {
-    gpu_barrier_arrive(MMA_BARRIER_TURN + 1 - group, C::CTA_THREADS - C::THREADS);
+    gpu_barrier_arrive(MMA_BARRIER_TURN + (group + 1) % C::CONSUMERS, 2 * 128);
 }
 
 /* Begins the results of the iteration whose P is in registers. */
@@ -377,8 +377,8 @@ GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shar
     own.row_warp = gpu_shuffle_u32(gpu_thread() / GPU_WARP - C::FIRST_WARP, 0); /* the same of all lanes */
     own.end = 0;
     const struct gpu_work_tile *p = &shared->handover.computed[own.row_warp].work;
-    if (own.row_warp / 4 == 1)
-        mma_give_turn<C>(1); /* the other group is the first */
+    if (own.row_warp / 4 == C::CONSUMERS - 1)
+        mma_give_turn<C>(C::CONSUMERS - 1); /* the first one begins */
     GPU_LOOP
     for (uint32_t n = 0; mma_take_work<C>(run, shared, &own, n); n++) {
         own.queries =

@@ -109,6 +109,8 @@ template <class C> struct mma_entry<mma_combining<C>> {
             each(name##_r16, mma_config<16, __VA_ARGS__, false>)                                             \
                 each(name##_r64, mma_config<64, __VA_ARGS__, false>)                                         \
                     MMA_COMBINING(each, name, 16, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
+#define MMA_KERNELS_192(each, name, ...)                                                                     \
+    MMA_KERNELS_128(each, name, __VA_ARGS__) MMA_COMBINING(each, name, 192, __VA_ARGS__)
 #define MMA_KERNELS_128(each, name, ...)                                                                     \
     MMA_KERNELS_64(each, name, __VA_ARGS__)                                                                  \
     MMA_KERNELS_OF(each, name, 128, __VA_ARGS__) MMA_COMBINING(each, name, 128, __VA_ARGS__)
@@ -128,6 +130,8 @@ template <class C> struct mma_entry<mma_combining<C>> {
     MMA_PLAIN(each, name##_r8_plain, 8, __VA_ARGS__)                                                         \
     MMA_PLAIN(each, name##_r128_plain, 128, __VA_ARGS__)                                                     \
     each(name##_r128_scaled_bf16, mma_config<128, __VA_ARGS__, true, false, 0, true>)
+#define MMA_PLAIN_2_192(each, name, ...)                                                                     \
+    MMA_PLAIN_2_128(each, name, __VA_ARGS__) MMA_PLAIN(each, name##_r192_plain, 192, __VA_ARGS__)
 #define MMA_PLAIN(each, name, rows, ...)                                                                     \
     each(name##_bf16, mma_config<rows, __VA_ARGS__, true, false>)                                            \
         each(name##_f16, mma_config<rows, __VA_ARGS__, false, false>)

@@ -51,11 +51,14 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
     mma_looked_up<C> *next = &shared->handover.next;
     const struct gpu_work_tile *p = &next->work;
     uint32_t lo = UINT32_MAX, hi = 0;
-    struct mma_range own[rows], common[2] = {{0, 0xffffffffu}, {0, 0xffffffffu}};
+    struct mma_range own[rows], common[C::CONSUMERS];
 
     GPU_UNROLL
+    for (uint32_t group = 0; group < C::CONSUMERS; group++)
+        common[group] = {0, 0xffffffffu};
+    GPU_UNROLL
     for (uint32_t i = 0; i < rows; i++) {
-        const uint32_t row = i * GPU_WARP + gpu_thread() % GPU_WARP, group = i / (rows / 2);
+        const uint32_t row = i * GPU_WARP + gpu_thread() % GPU_WARP, group = i / (rows / C::CONSUMERS);
         uint32_t token, head;
         const bool exists = mma_row_of(run, &next->sequence, p->row0 + row, p->kv_head, &token, &head);
         gpu_visible_find(&next->sequence.visible, gpu_position(run, &next->sequence, exists ? token : 0),
@@ -72,7 +75,7 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
         mma_trim_tile<C>(next, lo, hi);
     struct mma_rules rules = mma_rules_of_range<C>(run, p, common[0], false, false);
     GPU_UNROLL
-    for (uint32_t group = 0; group < 2; group++) {
+    for (uint32_t group = 0; group < C::CONSUMERS; group++) {
         common[group] = mma_common_range(common[group]);
         rules.lo = common[group].lo;
         rules.hi = common[group].hi;

@@ -266,15 +266,14 @@ template <class C>
 GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                           uint32_t kv_head, uint32_t slot)
 {
-    const uint32_t row = gpu_thread();
     uint32_t token, head;
 
     if (C::GROUPS != 1 || C::ROWS < 64 || C::KV8 || C::KV32 || GPU_SIZE(run->problem.q_dtype) != 2 ||
         run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
-    if (row < C::ROWS)
-        (row < 64 ? shared->k_at : shared->v_at)[slot][row % 64] =
+    for (uint32_t row = gpu_thread(); row < C::ROWS; row += C::THREADS)
+        (row < C::OWN_KEYS ? shared->k_at : shared->v_at)[slot][row % C::OWN_KEYS] =
             mma_row_of(run, &shared->sequence, row0 + row, kv_head, &token, &head)
                 ? mma_query_address(run, &shared->sequence, token, head)
                 : MMA_NO_ADDRESS;
@@ -289,8 +288,9 @@ GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared, unsigned char *to,
 
     GPU_UNROLL
     for (uint32_t row = 0; row < C::ROWS; row += 64) {
-        struct mma_copy copy = mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[slot], bytes, bytes,
-                                                 to + mma_swizzled<C>(row, 0, bytes));
+        struct mma_copy copy =
+            mma_copy_begin<C>((row < C::OWN_KEYS ? shared->k_at : shared->v_at)[slot] + row % C::OWN_KEYS,
+                              bytes, bytes, to + mma_swizzled<C>(row, 0, bytes));
         GPU_UNROLL
         for (uint32_t step = 0; step < mma_copy_steps<C>(bytes); step++) {
             mma_copy_read_addresses(&copy, step);

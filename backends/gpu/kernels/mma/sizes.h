@@ -15,7 +15,7 @@ struct gpu_mma_shape {
     uint32_t rows;    /* of a CTA's tile: query tokens times heads of a KV head */
     uint32_t dk, dv;  /* columns of keys and of values */
     uint32_t kv_size; /* bytes of an element of keys and values */
-    uint32_t wgmma;   /* 1: two warp groups multiply, and another one copies for them (Hopper) */
+    uint32_t wgmma;   /* 1: warp groups multiply 64 rows each, and another one copies for them (Hopper) */
     uint32_t scaled;  /* 1: keys of 16 bits have scales */
     uint32_t e4m3;    /* 1: queries, keys and values, and P, are multiplied in e4m3 */
 };
@@ -41,7 +41,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_groups(struct gpu_mma_shape s)
 GPU_CONSTEXPR uint32_t gpu_mma_threads(struct gpu_mma_shape s)
 {
     if (s.wgmma)
-        return 384;
+        return 128 + 2 * s.rows;
     return s.rows > 16 ? 128 * gpu_mma_column_warps(s) : 128;
 }
 
@@ -110,6 +110,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
     return bytes > 4096 ? 5 : 8;
 }
 
+/* Query rows that are copied together, where warp groups multiply: a part of a tile, in whole blocks. */
+GPU_CONSTEXPR uint32_t gpu_mma_query_box(struct gpu_mma_shape s)
+{
+    return s.rows % gpu_mma_keys(s) == 0 ? gpu_mma_keys(s) : 64;
+}
+
 /* Most buffers of queries: while a work tile is multiplied, those of the next are copied where there is room.
  */
 GPU_CONSTEXPR uint32_t gpu_mma_query_stages(struct gpu_mma_shape s)
@@ -147,7 +153,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    const uint32_t bytes = (s.wgmma ? 4800 : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
+    const uint32_t bytes =
+        (s.wgmma ? 1600 + 25 * s.rows : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
     const uint32_t unit = s.wgmma ? 1024 : 128;
 
     return (bytes + unit - 1) / unit * unit * times;
