@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ggml's side: the registry with one device over host memory, its backend, and the entry points of a plugin.
- */
+/* ggml's side: the registry with a device over host memory and one for each GPU, their backends, and the
+ * entry points of a plugin. */
 #include "client.h"
 
-#include <ggml-backend-impl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +13,20 @@ static const char NAME[] = "LIBATTN";
 
 static const char *backend_name(ggml_backend_t backend)
 {
-    (void)backend;
-    return NAME;
+    return ggml_backend_dev_name(backend->device);
 }
 
 static void backend_free(ggml_backend_t backend)
 {
     attention_destroy(backend->context);
     free(backend);
+}
+
+static bool succeeded(int32_t status, const struct attn_error *err)
+{
+    if (status != ATTN_OK)
+        fprintf(stderr, "libattn: %s: %s\n", attn_status_name(status), err->message);
+    return status == ATTN_OK;
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
@@ -32,12 +37,18 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
         if (node->op != GGML_OP_FLASH_ATTN_EXT) /* views, which compute nothing */
             continue;
         ATTN_INIT(&err);
-        if (attention_compute(backend->context, node, &err) != ATTN_OK) {
-            fprintf(stderr, "libattn: %s: %s\n", attn_status_name(err.status), err.message);
+        if (!succeeded(attention_compute(backend->context, node, &err), &err))
             return GGML_STATUS_FAILED;
-        }
     }
     return GGML_STATUS_SUCCESS;
+}
+
+static void backend_synchronize(ggml_backend_t backend)
+{
+    struct attn_error err;
+    ATTN_INIT(&err);
+    if (!succeeded(attention_wait(backend->context, &err), &err))
+        GGML_ABORT("the GPU is lost"); /* ggml asks for no status here */
 }
 
 static void backend_set_n_threads(ggml_backend_t backend, int threads)
@@ -53,25 +64,26 @@ static ggml_guid_t backend_guid(void)
 
 /* ---------------------------------------------------------------- device */
 
-static const char *device_name(ggml_backend_dev_t device)
+static const char *device_name(ggml_backend_dev_t ggml_device)
 {
-    (void)device;
-    return NAME;
+    const struct device *device = ggml_device->context;
+    return device->label;
 }
 
-static const char *device_description(ggml_backend_dev_t device)
+static const char *device_description(ggml_backend_dev_t ggml_device)
 {
-    (void)device;
-    return library_get()->description;
+    const struct device *device = ggml_device->context;
+    return device->description;
 }
 
 static void device_memory(ggml_backend_dev_t device, size_t *free_bytes, size_t *total)
 {
     (void)device;
-    *free_bytes = *total = 0; /* it has none of its own */
+    *free_bytes = *total = 0; /* none to be filled with weights */
 }
 
-/* Beside a CPU backend, which computes all other nodes in the same memory. */
+/* Beside a backend that computes all other nodes. For a GPU too: llama.cpp would give whole layers to devices
+ * of ggml's class for these. */
 static enum ggml_backend_dev_type device_type(ggml_backend_dev_t device)
 {
     (void)device;
@@ -84,14 +96,14 @@ static void device_props(ggml_backend_dev_t device, struct ggml_backend_dev_prop
     props->name = device_name(device);
     props->description = device_description(device);
     props->type = device_type(device);
-    props->caps.buffer_from_host_ptr = true;
+    props->caps.buffer_from_host_ptr = device->iface.buffer_from_host_ptr != NULL;
 }
 
 static ggml_backend_t device_init(ggml_backend_dev_t device, const char *params)
 {
     (void)params;
     ggml_backend_t backend = calloc(1, sizeof *backend);
-    struct attention *attention = attention_create();
+    struct attention *attention = attention_create(device->context);
     if (backend == NULL || attention == NULL) {
         free(backend);
         free(attention);
@@ -100,16 +112,17 @@ static ggml_backend_t device_init(ggml_backend_dev_t device, const char *params)
     backend->guid = backend_guid();
     backend->iface.get_name = backend_name;
     backend->iface.free = backend_free;
+    backend->iface.synchronize = backend_synchronize;
     backend->iface.graph_compute = backend_compute;
     backend->device = device;
     backend->context = attention;
     return backend;
 }
 
-static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device)
+static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t ggml_device)
 {
-    (void)device;
-    return ggml_backend_cpu_buffer_type();
+    struct device *device = ggml_device->context;
+    return device->gpu ? memory_type(device, ggml_device) : ggml_backend_cpu_buffer_type();
 }
 
 static ggml_backend_buffer_t device_buffer(ggml_backend_dev_t device, void *data, size_t size, size_t largest)
@@ -121,7 +134,6 @@ static ggml_backend_buffer_t device_buffer(ggml_backend_dev_t device, void *data
 
 static bool device_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
 {
-    (void)device;
     switch (op->op) {
     case GGML_OP_NONE:
     case GGML_OP_RESHAPE:
@@ -130,16 +142,16 @@ static bool device_supports_op(ggml_backend_dev_t device, const struct ggml_tens
     case GGML_OP_TRANSPOSE:
         return true;
     case GGML_OP_FLASH_ATTN_EXT:
-        return library_serves(op);
+        return device_serves(device->context, op);
     default:
         return false;
     }
 }
 
-static bool device_supports_buffer(ggml_backend_dev_t device, ggml_backend_buffer_type_t type)
+static bool device_supports_buffer(ggml_backend_dev_t ggml_device, ggml_backend_buffer_type_t type)
 {
-    (void)device;
-    return ggml_backend_buft_is_host(type);
+    const struct device *device = ggml_device->context;
+    return device->gpu ? type == device_buffer_type(ggml_device) : ggml_backend_buft_is_host(type);
 }
 
 /* ---------------------------------------------------------------- registry */
@@ -153,24 +165,30 @@ static const char *registry_name(ggml_backend_reg_t registry)
 static size_t registry_count(ggml_backend_reg_t registry)
 {
     (void)registry;
-    return library_get()->failure[0] == 0 ? 1 : 0;
+    return library_get()->count;
 }
 
 static ggml_backend_dev_t registry_device(ggml_backend_reg_t registry, size_t index)
 {
-    static struct ggml_backend_device device = {.iface = {.get_name = device_name,
-                                                          .get_description = device_description,
-                                                          .get_memory = device_memory,
-                                                          .get_type = device_type,
-                                                          .get_props = device_props,
-                                                          .init_backend = device_init,
-                                                          .get_buffer_type = device_buffer_type,
-                                                          .buffer_from_host_ptr = device_buffer,
-                                                          .supports_op = device_supports_op,
-                                                          .supports_buft = device_supports_buffer}};
-    (void)index;
-    device.reg = registry;
-    return &device;
+    static struct ggml_backend_device devices[MAX_DEVICES];
+    struct ggml_backend_device *ggml_device = &devices[index];
+    struct device *device = &library_get()->devices[index];
+    if (ggml_device->context != NULL)
+        return ggml_device;
+    ggml_device->iface =
+        (struct ggml_backend_device_i){.get_name = device_name,
+                                       .get_description = device_description,
+                                       .get_memory = device_memory,
+                                       .get_type = device_type,
+                                       .get_props = device_props,
+                                       .init_backend = device_init,
+                                       .get_buffer_type = device_buffer_type,
+                                       .buffer_from_host_ptr = device->gpu ? NULL : device_buffer,
+                                       .supports_op = device_supports_op,
+                                       .supports_buft = device_supports_buffer};
+    ggml_device->reg = registry;
+    ggml_device->context = device;
+    return ggml_device;
 }
 
 static void *registry_function(ggml_backend_reg_t registry, const char *name)

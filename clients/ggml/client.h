@@ -3,7 +3,8 @@
 #ifndef LIBATTN_GGML_CLIENT_H
 #define LIBATTN_GGML_CLIENT_H
 
-#include <attn/attn.h>
+#include <attn/device.h>
+#include <ggml-backend-impl.h>
 #include <ggml.h>
 
 /* ---------------------------------------------------------------- node.c */
@@ -16,42 +17,77 @@ struct node {
     uint32_t tokens; /* query tokens of a sequence */
     uint32_t keys;   /* keys of a sequence */
     uint32_t seqs;
-    uint32_t runs; /* 1, or seqs: queries whose sequences do not follow each other take a run each */
-    struct attn_problem problem; /* without maxima */
+    uint32_t runs;      /* 1, or seqs: queries whose sequences do not follow each other take a run each */
+    uint32_t head_runs; /* 1, or KV heads, which then take a run each of all these */
+    struct attn_problem problem; /* of a run, without maxima */
 };
 
 /* Reads a node. Returns NULL, or why libattn has no words for it: static, or in `text`. */
 const char *node_read(const struct ggml_tensor *op, struct node *out, char *text, size_t size);
 
-/* The cache and the tensors of run number `run`; `slopes` has room for one number a head. */
+/* Makes MLA of keys whose first columns are the values, and of which there are several heads: MLA has one.
+ * False if they are not such keys. */
+bool node_split(struct node *node);
+
+/* The cache and the tensors of run number `run`, of runs * head_runs, without slopes. */
 void node_kv(const struct node *node, uint32_t run, struct attn_kv_desc *out);
-void node_tensors(const struct node *node, uint32_t run, float *slopes, struct attn_tensors *out);
+void node_tensors(const struct node *node, uint32_t run, struct attn_tensors *out);
+/* ALiBi's slopes, one number a head, as ggml defines them by the largest bias. */
+void node_slopes(const struct node *node, float *slopes);
+/* Queries as a cache of keys, for libattn to convert. */
+void node_queries(const struct node *node, struct attn_kv_desc *out);
 
 /* ---------------------------------------------------------------- library.c */
 
-/* What a process has once: a context, and the backend that serves its CPU. */
-struct library {
-    struct attn_context *context; /* NULL: see `failure` */
-    struct attn_decision *decision;
-    char name[64];         /* "cpu/flash-attn" */
+struct answer;
+
+/* A device of libattn, which is one of ggml. */
+struct device {
+    char label[16];        /* for ggml: "LIBATTN" is the CPU, "LIBATTN1" the first GPU */
+    char place[16];        /* "cpu", "cuda:0" */
+    char name[64];         /* of the backend: "cpu/flash-attn" */
     char description[128]; /* for ggml: "libattn 0.1.0, cpu/flash-attn" */
-    char failure[512];
+    bool gpu;
+    struct attn_decision *decision;
+    struct answer *answers;
 };
 
-const struct library *library_get(void);
+#define MAX_DEVICES 17
 
-/* Whether it serves a node by optimised kernels. LIBATTN_GGML_REFUSALS=1 prints why not, each reason once. */
-bool library_serves(const struct ggml_tensor *op);
+/* What a process has once: a context, and the backends that serve its devices. */
+struct library {
+    struct attn_context *context;       /* NULL: see `failure` */
+    struct device devices[MAX_DEVICES]; /* the CPU first */
+    size_t count;
+    char failure[512]; /* why there is none */
+};
+
+struct library *library_get(void);
+
+/* Whether a device serves a node by optimised kernels. LIBATTN_GGML_REFUSALS=1 prints why not, each reason
+ * once. */
+bool device_serves(struct device *device, const struct ggml_tensor *op);
+
+/* Changes a node into what a GPU serves by optimised kernels: queries of another type, and other runs. False
+ * if there is no such form. */
+bool device_adapt(struct device *device, struct node *node);
+
+/* ---------------------------------------------------------------- memory.c */
+
+/* The memory of a GPU as a type of ggml's buffers. */
+ggml_backend_buffer_type_t memory_type(struct device *device, ggml_backend_dev_t ggml_device);
 
 /* ---------------------------------------------------------------- attention.c */
 
 /* An opened backend and its plans. Not for two threads at once, as ggml's backends. */
 struct attention;
 
-struct attention *attention_create(void);
+struct attention *attention_create(struct device *device);
 void attention_destroy(struct attention *attention);
 void attention_set_threads(struct attention *attention, uint32_t threads);
+/* On a GPU it has begun when this returns. */
 int32_t attention_compute(struct attention *attention, const struct ggml_tensor *op, struct attn_error *err);
+int32_t attention_wait(struct attention *attention, struct attn_error *err);
 
 /* ---------------------------------------------------------------- threads.c */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The context of the process, which backend serves its CPU, and what that serves. */
+/* The context of the process, which backends serve its devices, and what those serve. */
 #include "client.h"
 
 #include <pthread.h>
@@ -10,41 +10,56 @@
 static struct library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* By a problem that every backend serves: what it makes of others, its query says. */
-static int32_t select_backend(struct attn_error *err)
+/* Selects the backend of a device by a problem that every backend serves: what it makes of others, its query
+ * says. False: nothing serves the device, for the reason in `err`. */
+static bool add_device(const char *label, const char *place, bool gpu, struct attn_error *err)
 {
+    struct device *device = &library.devices[library.count];
     struct attn_select_options options;
     struct attn_problem problem;
     ATTN_INIT(&options);
-    options.device = "cpu";
+    options.device = place;
     int32_t status = attn_problem_parse("heads=1 head_dim=64 q=f32 addr=dense", &problem, err);
     if (status == ATTN_OK)
-        status = attn_select(library.context, &problem, 1, &options, &library.decision, err);
-    return status;
+        status = attn_select(library.context, &problem, 1, &options, &device->decision, err);
+    const struct attn_decision_info *info = attn_decision_get_info(device->decision);
+    if (status == ATTN_OK && info->effective == NULL) /* ATTN_BACKEND=none */
+        snprintf(err->message, sizeof err->message, "%s", info->text);
+    if (status != ATTN_OK || info->effective == NULL) {
+        attn_decision_destroy(device->decision);
+        device->decision = NULL;
+        return false;
+    }
+    device->gpu = gpu;
+    snprintf(device->label, sizeof device->label, "%s", label);
+    snprintf(device->place, sizeof device->place, "%s", place);
+    snprintf(device->name, sizeof device->name, "%s", info->effective);
+    snprintf(device->description, sizeof device->description, "libattn %s, %s", attn_version(),
+             info->effective);
+    library.count++;
+    return true;
 }
 
 static void start(void)
 {
-    struct attn_error err;
+    struct attn_error err, of_gpu;
     ATTN_INIT(&err);
-    int32_t status = attn_context_create(NULL, &library.context, &err);
-    if (status == ATTN_OK)
-        status = select_backend(&err);
-    if (status != ATTN_OK) {
+    ATTN_INIT(&of_gpu);
+    if (attn_context_create(NULL, &library.context, &err) == ATTN_OK) {
+        char label[16] = "LIBATTN", place[16] = "cpu";
+        add_device(label, place, false, &err);
+        for (unsigned gpu = 0; library.count < MAX_DEVICES; gpu++) {
+            snprintf(label, sizeof label, "LIBATTN%u", gpu + 1);
+            snprintf(place, sizeof place, "cuda:%u", gpu);
+            if (!add_device(label, place, true, &of_gpu))
+                break;
+        }
+    }
+    if (library.count == 0)
         snprintf(library.failure, sizeof library.failure, "%s", err.message);
-        return;
-    }
-    const char *name = attn_decision_get_info(library.decision)->effective;
-    if (name == NULL) { /* ATTN_BACKEND=none */
-        snprintf(library.failure, sizeof library.failure, "%s",
-                 attn_decision_get_info(library.decision)->text);
-        return;
-    }
-    snprintf(library.name, sizeof library.name, "%s", name);
-    snprintf(library.description, sizeof library.description, "libattn %s, %s", attn_version(), name);
 }
 
-const struct library *library_get(void)
+struct library *library_get(void)
 {
     pthread_once(&once, start);
     return &library;
@@ -54,11 +69,10 @@ const struct library *library_get(void)
 
 struct answer {
     struct attn_problem problem;
-    bool served;
+    uint32_t query_type; /* 0: not served */
     struct answer *next;
 };
 
-static struct answer *answers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool reports(void)
@@ -83,16 +97,16 @@ static void report(const char *reason)
     fprintf(stderr, "libattn: left to ggml: %s\n", text);
 }
 
-/* Why selection does not take the backend for the problem, into `text`; false: it takes it. */
-static bool refused(const struct attn_problem *problem, char *text, size_t size)
+/* Why selection does not take the device's backend for the problem, into `text`; false: it takes it. */
+static bool refused(const struct device *device, const struct attn_problem *problem, char *text, size_t size)
 {
     struct attn_select_options options;
     struct attn_decision *decision = NULL;
     struct attn_error err;
     ATTN_INIT(&err);
     ATTN_INIT(&options);
-    options.device = "cpu";
-    options.backend = library.name;
+    options.device = device->place;
+    options.backend = device->name;
     options.strict = 2; /* ggml's own kernels are faster than generic ones */
     const int32_t status = attn_select(library.context, problem, 1, &options, &decision, &err);
     attn_decision_destroy(decision);
@@ -102,33 +116,63 @@ static bool refused(const struct attn_problem *problem, char *text, size_t size)
     return true;
 }
 
-/* With the lock held. */
-static bool answer(const struct node *node)
+/* Matrix instructions of GPUs multiply two numbers of 16 bits of one type, so that f32 queries become what
+ * keys are. ggml's own kernels round them too, on the CPU as on GPUs. */
+static uint32_t ask(const struct device *device, const struct attn_problem *problem, char *text, size_t size)
 {
-    for (const struct answer *known = answers; known != NULL; known = known->next)
-        if (memcmp(&known->problem, &node->problem, sizeof node->problem) == 0)
-            return known->served;
-    char text[512];
-    const bool served = !refused(&node->problem, text, sizeof text);
-    if (!served)
-        report(text);
-    struct answer *fresh = malloc(sizeof *fresh);
-    if (fresh == NULL)
-        return served;
-    *fresh = (struct answer){.problem = node->problem, .served = served, .next = answers};
-    answers = fresh;
-    return served;
+    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    char other[512];
+    for (size_t i = 0; i < (device->gpu ? sizeof types / sizeof types[0] : 1); i++) {
+        struct attn_problem asked = *problem;
+        asked.q_dtype = types[i];
+        if (!refused(device, &asked, i == 0 ? text : other, i == 0 ? size : sizeof other))
+            return types[i];
+    }
+    return 0;
 }
 
-bool library_serves(const struct ggml_tensor *op)
+/* The type of queries by which the device serves a problem, or 0: why, is in `text` the first time. With the
+ * lock held. */
+static uint32_t answer(struct device *device, const struct attn_problem *problem, char *text, size_t size)
+{
+    for (const struct answer *known = device->answers; known != NULL; known = known->next)
+        if (memcmp(&known->problem, problem, sizeof *problem) == 0)
+            return known->query_type;
+    const uint32_t query_type = ask(device, problem, text, size);
+    struct answer *fresh = malloc(sizeof *fresh);
+    if (fresh == NULL)
+        return query_type;
+    *fresh = (struct answer){.problem = *problem, .query_type = query_type, .next = device->answers};
+    device->answers = fresh;
+    return query_type;
+}
+
+bool device_adapt(struct device *device, struct node *node)
+{
+    char text[512] = "";
+    pthread_mutex_lock(&lock);
+    uint32_t query_type = answer(device, &node->problem, text, sizeof text);
+    if (query_type == 0 && device->gpu && node_split(node))
+        query_type = answer(device, &node->problem, text, sizeof text);
+    if (query_type == 0 && text[0] != 0)
+        report(text);
+    pthread_mutex_unlock(&lock);
+    if (query_type != 0 && query_type != ATTN_F32) { /* converted ones are contiguous */
+        node->problem.q_dtype = query_type;
+        node->runs = 1;
+    }
+    return query_type != 0;
+}
+
+bool device_serves(struct device *device, const struct ggml_tensor *op)
 {
     char text[128];
     struct node node;
     const char *refusal = node_read(op, &node, text, sizeof text);
+    if (refusal == NULL)
+        return device_adapt(device, &node);
     pthread_mutex_lock(&lock);
-    if (refusal != NULL)
-        report(refusal);
-    const bool served = refusal == NULL && answer(&node);
+    report(refusal);
     pthread_mutex_unlock(&lock);
-    return served;
+    return false;
 }

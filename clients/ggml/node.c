@@ -37,13 +37,14 @@ static bool contiguous_rows(const struct ggml_tensor *tensor)
     return tensor->nb[0] == ggml_type_size(tensor->type);
 }
 
-/* MLA: values are the first columns of the keys. Where a tensor has no memory yet, the views say it. */
-static bool is_mla(const struct ggml_tensor *k, const struct ggml_tensor *v)
+/* Whether values are the first columns of the keys. Where a tensor has no memory yet, the views say it. */
+static bool holds_values(const struct ggml_tensor *k, const struct ggml_tensor *v)
 {
     const struct ggml_tensor *key_memory = k->view_src != NULL ? k->view_src : k;
     const struct ggml_tensor *value_memory = v->view_src != NULL ? v->view_src : v;
-    return k->ne[2] == 1 && key_memory == value_memory && k->view_offs == v->view_offs &&
-           k->type == v->type && k->nb[1] == v->nb[1] && k->nb[3] == v->nb[3] && v->ne[0] <= k->ne[0];
+    return key_memory == value_memory && k->view_offs == v->view_offs && k->type == v->type &&
+           k->nb[1] == v->nb[1] && (k->ne[2] == 1 || k->nb[2] == v->nb[2]) && k->nb[3] == v->nb[3] &&
+           v->ne[0] <= k->ne[0];
 }
 
 static const char *refuse(char *text, size_t size, const char *what, const char *value)
@@ -108,6 +109,7 @@ const char *node_read(const struct ggml_tensor *op, struct node *out, char *text
     out->keys = (uint32_t)out->k->ne[1];
     out->seqs = (uint32_t)out->q->ne[3];
     out->runs = out->seqs == 1 || out->q->nb[3] == out->q->nb[1] * out->tokens ? 1 : out->seqs;
+    out->head_runs = 1;
 
     struct attn_problem *problem = &out->problem;
     ATTN_INIT(problem);
@@ -121,7 +123,7 @@ const char *node_read(const struct ggml_tensor *op, struct node *out, char *text
     problem->addressing = ATTN_DENSE;
     problem->causal = ATTN_CAUSAL_NO; /* what is hidden, the mask hides */
     problem->softcap = softcap;
-    problem->mla = is_mla(out->k, out->v);
+    problem->mla = out->k->ne[2] == 1 && holds_values(out->k, out->v);
     problem->sinks = out->sinks != NULL;
     if (out->mask != NULL) {
         problem->mask = ATTN_MASK_F16;
@@ -131,9 +133,22 @@ const char *node_read(const struct ggml_tensor *op, struct node *out, char *text
     return NULL;
 }
 
+bool node_split(struct node *node)
+{
+    struct attn_problem *problem = &node->problem;
+    if (problem->kv_heads == 1 || !holds_values(node->k, node->v))
+        return false;
+    node->head_runs = problem->kv_heads;
+    problem->mla = 1;
+    problem->heads /= problem->kv_heads;
+    problem->kv_heads = 1;
+    return true;
+}
+
 void node_kv(const struct node *node, uint32_t run, struct attn_kv_desc *out)
 {
     const struct ggml_tensor *k = node->k, *v = node->v;
+    const uint32_t first = run / node->head_runs, head = run % node->head_runs;
     ATTN_INIT(out);
     out->k_dtype = node->problem.k_dtype;
     out->pages = node->seqs / node->runs;
@@ -142,7 +157,7 @@ void node_kv(const struct node *node, uint32_t run, struct attn_kv_desc *out)
     out->head_dim = node->problem.head_dim;
     out->head_dim_vo = node->problem.head_dim_vo;
     out->k.data = k->data;
-    out->k.byte_offset = run * k->nb[3];
+    out->k.byte_offset = first * k->nb[3] + head * k->nb[2];
     out->k_token_stride = (int64_t)k->nb[1];
     out->k_head_stride = (int64_t)k->nb[2];
     out->k_page_stride = (int64_t)k->nb[3];
@@ -150,37 +165,54 @@ void node_kv(const struct node *node, uint32_t run, struct attn_kv_desc *out)
         return;
     out->v_dtype = node->problem.v_dtype;
     out->v.data = v->data;
-    out->v.byte_offset = run * v->nb[3];
+    out->v.byte_offset = first * v->nb[3];
     out->v_token_stride = (int64_t)v->nb[1];
     out->v_head_stride = (int64_t)v->nb[2];
     out->v_page_stride = (int64_t)v->nb[3];
 }
 
-/* ALiBi's slopes, as ggml defines them by the largest bias. */
-static void fill_slopes(float *slopes, uint32_t heads, float max_bias)
+void node_queries(const struct node *node, struct attn_kv_desc *out)
 {
+    const struct ggml_tensor *q = node->q;
+    ATTN_INIT(out);
+    out->k_dtype = out->v_dtype = ATTN_F32;
+    out->pages = node->seqs;
+    out->block = node->tokens;
+    out->kv_heads = (uint32_t)q->ne[2];
+    out->head_dim = node->problem.head_dim;
+    out->k.data = out->v.data = q->data;
+    out->k_token_stride = out->v_token_stride = (int64_t)q->nb[1];
+    out->k_head_stride = out->v_head_stride = (int64_t)q->nb[2];
+    out->k_page_stride = out->v_page_stride = (int64_t)q->nb[3];
+}
+
+void node_slopes(const struct node *node, float *slopes)
+{
+    const uint32_t heads = (uint32_t)node->q->ne[2];
     const uint32_t power = 1U << (uint32_t)floor(log2((double)heads)); /* of 2, at most `heads` */
-    const float base = powf(2.0F, -max_bias / (float)power),
-                between = powf(2.0F, -max_bias / 2.0F / (float)power);
+    const float base = powf(2.0F, -node->max_bias / (float)power),
+                between = powf(2.0F, -node->max_bias / 2.0F / (float)power);
     for (uint32_t h = 0; h < heads; h++)
         slopes[h] = h < power ? powf(base, (float)(h + 1)) : powf(between, (float)(2 * (h - power) + 1));
 }
 
-void node_tensors(const struct node *node, uint32_t run, float *slopes, struct attn_tensors *out)
+void node_tensors(const struct node *node, uint32_t run, struct attn_tensors *out)
 {
     const struct ggml_tensor *mask = node->mask;
+    const uint32_t first = run / node->head_runs, head = run % node->head_runs * node->problem.heads;
     ATTN_INIT(out);
     out->softmax_scale = node->scale;
     out->q.buffer.data = node->q->data;
-    out->q.buffer.byte_offset = run * node->q->nb[3];
+    out->q.buffer.byte_offset = first * node->q->nb[3] + head * node->q->nb[2];
     out->q.token_stride = (int64_t)node->q->nb[1];
     out->q.head_stride = (int64_t)node->q->nb[2];
     out->out.buffer.data = node->out->data; /* [dim, head, token, sequence] */
-    out->out.buffer.byte_offset = run * node->out->nb[3];
+    out->out.buffer.byte_offset = first * node->out->nb[3] + head * node->out->nb[1];
     out->out.token_stride = (int64_t)node->out->nb[2];
     out->out.head_stride = (int64_t)node->out->nb[1];
     if (node->sinks != NULL) {
         out->sinks.data = node->sinks->data;
+        out->sinks.byte_offset = head * sizeof(float);
         out->sinks_dtype = ATTN_F32;
     }
     if (mask == NULL)
@@ -189,9 +221,5 @@ void node_tensors(const struct node *node, uint32_t run, float *slopes, struct a
     out->mask_row_stride = (int64_t)mask->nb[1];
     out->mask_head_stride = mask->ne[2] > 1 ? (int64_t)mask->nb[2] : 0;
     out->mask_seq_stride = mask->ne[3] > 1 ? (int64_t)mask->nb[3] : 0;
-    out->mask.byte_offset = (uint64_t)(run * out->mask_seq_stride);
-    if (node->problem.alibi == ATTN_ALIBI_MASK) {
-        fill_slopes(slopes, node->problem.heads, node->max_bias);
-        out->alibi_slopes.data = slopes;
-    }
+    out->mask.byte_offset = (uint64_t)(first * out->mask_seq_stride + head * out->mask_head_stride);
 }
