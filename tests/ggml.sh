@@ -72,6 +72,12 @@ echo "LIBATTN1: $served cases of FLASH_ATTN_EXT are served"
 [ "$served" -ge 3000 ] || { cat "$work/log"; echo "3000 cases are wanted"; exit 1; }
 ops LIBATTN1 900 -p 'kv=113,nb=(1|32|75),.*type_K=(f16|bf16|f32)|kv=512,nb=3,.*type_K=(f16|bf16|f32)'
 GGML_BACKEND_PATH=$plugin "$work/memory"
+# The same in buffers of ggml's CUDA backend, in whose place is a plugin that computes nothing.
+mkdir -p "$work/beside"
+quietly cc -std=c11 -Wall -Wextra -Werror -shared -fPIC -isystem "$llama/ggml/include" -isystem "$llama/ggml/src" \
+    clients/ggml/tests/buffers.c -o "$work/beside/libggml-cuda.so"
+(cd "$work/beside" && ops LIBATTN1 100 -p 'kv=113,nb=3,.*type_K=f16')
+grep -q 'CUDA0: a buffer' "$work/ops.log" || { echo "no buffer is CUDA0's"; exit 1; }
 unset ATTN_PLUGIN_PATH ATTN_CUDA_LIBRARY
 
 # judge CACHE MEAN MOST OTHER: 100 tokens, each a run of all 30 layers. ggml rounds queries to the type of the cache (of a

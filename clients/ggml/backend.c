@@ -31,24 +31,19 @@ static bool succeeded(int32_t status, const struct attn_error *err)
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
 {
+    const struct device *device = backend->device->context;
+    struct attn_error err;
+    ATTN_INIT(&err);
+    if (device->context != NULL && !succeeded(beside_wait(device, &err), &err))
+        return GGML_STATUS_FAILED;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        struct attn_error err;
         if (node->op != GGML_OP_FLASH_ATTN_EXT) /* views, which compute nothing */
             continue;
-        ATTN_INIT(&err);
         if (!succeeded(attention_compute(backend->context, node, &err), &err))
             return GGML_STATUS_FAILED;
     }
-    return GGML_STATUS_SUCCESS;
-}
-
-static void backend_synchronize(ggml_backend_t backend)
-{
-    struct attn_error err;
-    ATTN_INIT(&err);
-    if (!succeeded(attention_wait(backend->context, &err), &err))
-        GGML_ABORT("the GPU is lost"); /* ggml asks for no status here */
+    return succeeded(attention_wait(backend->context, &err), &err) ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
 }
 
 static void backend_set_n_threads(ggml_backend_t backend, int threads)
@@ -112,7 +107,6 @@ static ggml_backend_t device_init(ggml_backend_dev_t device, const char *params)
     backend->guid = backend_guid();
     backend->iface.get_name = backend_name;
     backend->iface.free = backend_free;
-    backend->iface.synchronize = backend_synchronize;
     backend->iface.graph_compute = backend_compute;
     backend->device = device;
     backend->context = attention;

@@ -43,13 +43,16 @@ struct answer;
 
 /* A device of libattn, which is one of ggml. */
 struct device {
-    char label[16];        /* for ggml: "LIBATTN" is the CPU, "LIBATTN1" the first GPU */
-    char place[16];        /* "cpu", "cuda:0" */
+    char label[24];        /* for ggml: "LIBATTN" is the CPU, "LIBATTN1" the first GPU */
+    char place[24];        /* "cpu", "cuda:0" */
     char name[64];         /* of the backend: "cpu/flash-attn" */
     char description[128]; /* for ggml: "libattn 0.1.0, cpu/flash-attn" */
     bool gpu;
+    int ordinal; /* of a GPU, from 0 */
     struct attn_decision *decision;
     struct answer *answers;
+    ggml_backend_buffer_type_t buffers; /* of a GPU: memory.c; NULL until ggml asks */
+    void *context; /* of the driver, where these are of ggml's own CUDA backend: beside.c */
 };
 
 #define MAX_DEVICES 17
@@ -74,8 +77,18 @@ bool device_adapt(struct device *device, struct node *node);
 
 /* ---------------------------------------------------------------- memory.c */
 
-/* The memory of a GPU as a type of ggml's buffers. */
+/* The buffers that a GPU's tensors lie in: of ggml's own CUDA backend where the process has that for this
+ * GPU, so that both compute on the same tensors, else of the client's own type. The first call decides. */
 ggml_backend_buffer_type_t memory_type(struct device *device, ggml_backend_dev_t ggml_device);
+
+/* ---------------------------------------------------------------- beside.c */
+
+/* The buffers of ggml's own CUDA backend for a GPU, or NULL if the process has none whose work can be waited
+ * for. */
+ggml_backend_buffer_type_t beside_buffers(struct device *device);
+
+/* Waits for all that such a GPU was given, and so for ggml's own kernels. */
+int32_t beside_wait(const struct device *device, struct attn_error *err);
 
 /* ---------------------------------------------------------------- attention.c */
 
@@ -85,7 +98,7 @@ struct attention;
 struct attention *attention_create(struct device *device);
 void attention_destroy(struct attention *attention);
 void attention_set_threads(struct attention *attention, uint32_t threads);
-/* On a GPU it has begun when this returns. */
+/* A GPU has only begun when this returns. */
 int32_t attention_compute(struct attention *attention, const struct ggml_tensor *op, struct attn_error *err);
 int32_t attention_wait(struct attention *attention, struct attn_error *err);
 

@@ -11,8 +11,8 @@ static struct library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Selects the backend of a device by a problem that every backend serves: what it makes of others, its query
- * says. False: nothing serves the device, for the reason in `err`. */
-static bool add_device(const char *label, const char *place, bool gpu, struct attn_error *err)
+ * says. `gpu`: its ordinal, or -1. False: nothing serves the device, for the reason in `err`. */
+static bool add_device(const char *label, const char *place, int gpu, struct attn_error *err)
 {
     struct device *device = &library.devices[library.count];
     struct attn_select_options options;
@@ -30,7 +30,8 @@ static bool add_device(const char *label, const char *place, bool gpu, struct at
         device->decision = NULL;
         return false;
     }
-    device->gpu = gpu;
+    device->gpu = gpu >= 0;
+    device->ordinal = gpu;
     snprintf(device->label, sizeof device->label, "%s", label);
     snprintf(device->place, sizeof device->place, "%s", place);
     snprintf(device->name, sizeof device->name, "%s", info->effective);
@@ -46,12 +47,12 @@ static void start(void)
     ATTN_INIT(&err);
     ATTN_INIT(&of_gpu);
     if (attn_context_create(NULL, &library.context, &err) == ATTN_OK) {
-        char label[16] = "LIBATTN", place[16] = "cpu";
-        add_device(label, place, false, &err);
-        for (unsigned gpu = 0; library.count < MAX_DEVICES; gpu++) {
-            snprintf(label, sizeof label, "LIBATTN%u", gpu + 1);
-            snprintf(place, sizeof place, "cuda:%u", gpu);
-            if (!add_device(label, place, true, &of_gpu))
+        char label[24] = "LIBATTN", place[24] = "cpu";
+        add_device(label, place, -1, &err);
+        for (int gpu = 0; library.count < MAX_DEVICES; gpu++) {
+            snprintf(label, sizeof label, "LIBATTN%d", gpu + 1);
+            snprintf(place, sizeof place, "cuda:%d", gpu);
+            if (!add_device(label, place, gpu, &of_gpu))
                 break;
         }
     }

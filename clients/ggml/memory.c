@@ -141,7 +141,7 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t 
     return NULL;
 }
 
-ggml_backend_buffer_type_t memory_type(struct device *device, ggml_backend_dev_t ggml_device)
+static ggml_backend_buffer_type_t own_type(struct device *device, ggml_backend_dev_t ggml_device)
 {
     static struct ggml_backend_buffer_type types[MAX_DEVICES];
     struct ggml_backend_buffer_type *type = &types[device - library_get()->devices];
@@ -151,4 +151,16 @@ ggml_backend_buffer_type_t memory_type(struct device *device, ggml_backend_dev_t
     type->device = ggml_device;
     type->context = device;
     return type;
+}
+
+ggml_backend_buffer_type_t memory_type(struct device *device, ggml_backend_dev_t ggml_device)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (device->buffers == NULL)
+        device->buffers = beside_buffers(device);
+    if (device->buffers == NULL)
+        device->buffers = own_type(device, ggml_device);
+    pthread_mutex_unlock(&lock);
+    return device->buffers;
 }

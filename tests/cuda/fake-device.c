@@ -177,6 +177,7 @@ gpu_result cuCtxGetDevice(gpu_ordinal *device)
 /* ---------------------------------------------------------------- contexts of other users of the device */
 
 FAKE_API gpu_result cuCtxGetCurrent(gpu_handle *context);
+FAKE_API gpu_result cuCtxSynchronize(void);
 FAKE_API gpu_result fake_create(gpu_handle *context, unsigned flags,
                                 gpu_ordinal device) __asm__("cuCtxCreate_v2");
 FAKE_API gpu_result fake_destroy(gpu_handle context) __asm__("cuCtxDestroy_v2");
@@ -185,6 +186,12 @@ gpu_result cuCtxGetCurrent(gpu_handle *context)
 {
     *context = fake_context();
     return GPU_SUCCESS;
+}
+
+/* All work is done when it is given. */
+gpu_result cuCtxSynchronize(void)
+{
+    return fake_context() != NULL ? GPU_SUCCESS : GPU_INVALID_VALUE;
 }
 
 gpu_result fake_create(gpu_handle *context, unsigned flags, gpu_ordinal device)
