@@ -127,6 +127,17 @@ static void fill_late_key(const struct conform_case *c, const struct scaled_vect
 
 static const struct case_contents late = {fill_late_key, fill_rising_query};
 
+/* From the middle on scores are higher by as much as a weight of f32 can show, and no more: 127.5 in base 2.
+ */
+static void fill_leaping_key(const struct conform_case *c, const struct scaled_vector *k,
+                             const struct scaled_vector *v, int64_t slot)
+{
+    fill_rising_key(c, k, v, slot);
+    put(k, 0, slot < 600 ? 0 : log(2) * 127.5 / (rising_query(c) * (double)c->softmax_scale));
+}
+
+static const struct case_contents leaping = {fill_leaping_key, fill_rising_query};
+
 /* Those that are `full` are left out of short runs. */
 static const struct {
     const char *problem;
@@ -140,6 +151,7 @@ static const struct {
     {"heads=2 kv_heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &rising, true},
     {"heads=1 head_dim=128 q=f16 block=16 window=500 lse=1", &rising_lengths, &rising, true},
     {"heads=1 head_dim=64 q=bf16 block=16 lse=1", &rising_lengths, &late, true},
+    {"heads=1 head_dim=64 q=f16 block=16 lse=1", &rising_lengths, &leaping, true},
     {"heads=2 kv_heads=1 head_dim=128 q=bf16 block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=64 q=bf16 block=16", &rising_lengths, &late, true},
     /* Where nothing is hidden, nobody looks for NaN of what a row does not see. */

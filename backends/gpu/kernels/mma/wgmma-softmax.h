@@ -107,8 +107,10 @@ GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scor
         most = fmaxf(most, fmaxf(s[n / 8][0][n % 8][2 * h], s[n / 8][0][n % 8][2 * h + 1]));
     most = fmaxf(most, gpu_shuffle_xor_f32(most, 1));
     most = fmaxf(most, gpu_shuffle_xor_f32(most, 2));
-    const bool infinite = most == GPU_INFINITY;
-    const uint32_t exponent = infinite ? 0 : (gpu_f32_bits(most) >> 23) - 127;
+    const bool infinite = most == GPU_INFINITY, lost = infinite || *sum == GPU_INFINITY;
+    const uint32_t most_exponent = (gpu_f32_bits(most) >> 23) - 127;
+    /* 2^-127 would be 0 where subnormal numbers are. */
+    const uint32_t exponent = infinite ? 0 : most_exponent < 126 ? most_exponent : 126;
     const float scale = gpu_f32_of_bits((127 - exponent) << 23);
     own->max[0][h] += (float)exponent;
     own->sum[0][h] *= scale;
@@ -119,13 +121,13 @@ GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scor
         s[n / 8][0][n % 8][2 * h] *= scale;
         s[n / 8][0][n % 8][2 * h + 1] *= scale;
     }
-    return infinite;
+    return lost;
 }
 
 /*
  * The same where maxima are known: exponents count from what they are, and P tells by its sum whether a score
  * is too far above. The largest scores are not looked for, which all exponents would wait for. A score 2^128
- * times as large makes an infinite P: the work tile is computed once more then.
+ * times as large makes an infinite P, or several of them a sum: the work tile is computed once more then.
  */
 template <class C>
 GPU_INLINE bool mma_softmax_known(mma_shared<C> *shared, mma_consumer<C> *own, mma_iteration_scores<C> s,
