@@ -117,13 +117,15 @@ static bool refused(const struct device *device, const struct attn_problem *prob
     return true;
 }
 
-/* Matrix instructions of GPUs multiply two numbers of 16 bits of one type, so that f32 queries become what
- * keys are. ggml's own kernels round them too, on the CPU as on GPUs. */
+/* Matrix instructions of GPUs multiply two numbers of 16 bits of one type: queries of f32 become what keys
+ * are, where these have 16 bits, since else keys become f32 and take up to four times as long. ggml's own
+ * kernels round queries too, on the CPU as on GPUs. */
 static uint32_t ask(const struct device *device, const struct attn_problem *problem, char *text, size_t size)
 {
-    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    const bool rounds = device->gpu && (problem->k_dtype == ATTN_F16 || problem->k_dtype == ATTN_BF16);
+    const uint32_t types[] = {rounds ? problem->k_dtype : ATTN_F32, ATTN_F32};
     char other[512];
-    for (size_t i = 0; i < (device->gpu ? sizeof types / sizeof types[0] : 1); i++) {
+    for (size_t i = 0; i < (rounds ? 2 : 1); i++) {
         struct attn_problem asked = *problem;
         asked.q_dtype = types[i];
         if (!refused(device, &asked, i == 0 ? text : other, i == 0 ? size : sizeof other))
