@@ -8,8 +8,9 @@
 #include <stdio.h>
 
 /* A chunk that some tokens of see the key, a draft, and a chunk that all tokens of see 64 keys before and
- * behind it. */
-static const struct fixed_lengths lengths = {.count = 3, .q_len = {20, 3, 24}, .kv_len = {40, 70, 150}};
+ * behind it; the last where no LSE is wanted, for kernels that have none. */
+static const struct fixed_lengths lengths = {.count = 3, .q_len = {20, 3, 9}, .kv_len = {40, 70, 137}};
+static const struct fixed_lengths lengths_lse = {.count = 2, .q_len = {20, 3}, .kv_len = {40, 70}};
 static const uint32_t keys[] = {30, 68, 40};
 
 /* A run of few cases takes the first three. */
@@ -37,8 +38,8 @@ static const char *const problems[] = {
 
 static void inject(struct conform_case *c, uint32_t kind, uint32_t dim)
 {
-    c->injection_count = lengths.count;
-    for (uint32_t n = 0; n < lengths.count; n++) {
+    c->injection_count = c->problem.lse != 0 ? lengths_lse.count : lengths.count;
+    for (uint32_t n = 0; n < c->injection_count; n++) {
         struct injection *at = &c->injections[n];
         at->kind = kind;
         at->sequence = n;
@@ -82,7 +83,7 @@ static void check_problem(struct target_list *list, const struct target *target,
         tap_fail("the problem string is none");
         return;
     }
-    case_init_fixed(&the_case, &problem, options->seed, &lengths);
+    case_init_fixed(&the_case, &problem, options->seed, problem.lse != 0 ? &lengths_lse : &lengths);
     layout_init(&layout, &the_case, options->seed);
     targets_demand(list, &problem, &layout);
     uint32_t step = options->full ? 1 : 5; /* 13 places: all of 8 lanes, and of 16 all but three */
