@@ -400,6 +400,7 @@ GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
 
 #ifdef __cplusplus
 constexpr bool GPU_PRODUCTS_TRUNCATE = false;
+constexpr bool GPU_READS_BLOCKS = true;
 #ifdef FIBER_WITHOUT_WGMMA
 constexpr bool GPU_HAS_WGMMA = false;
 #else

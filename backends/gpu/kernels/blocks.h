@@ -8,7 +8,7 @@
 
 GPU_INLINE bool gpu_has_blocks(uint32_t dtype)
 {
-    return dtype >> 16 == ATTN_BLOCK_ELEMENTS;
+    return GPU_READS_BLOCKS && dtype >> 16 == ATTN_BLOCK_ELEMENTS;
 }
 
 /* Whether a block has a number that is added to all elements. */

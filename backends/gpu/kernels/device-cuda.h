@@ -350,6 +350,7 @@ GPU_INLINE void gpu_copy_commit(void)
 /* ---------------------------------------------------------------- matrices */
 
 constexpr bool GPU_PRODUCTS_TRUNCATE = true;
+constexpr bool GPU_READS_BLOCKS = true;
 
 GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
 {

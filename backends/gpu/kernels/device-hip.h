@@ -19,6 +19,8 @@
 #define GPU_UNROLL              _Pragma("unroll")
 #define GPU_LOOP                _Pragma("nounroll")
 #define GPU_WARP                32u
+/* With their code the reference kernel is longer than branches reach. */
+constexpr bool GPU_READS_BLOCKS = false;
 
 /* Lanes of a wave. */
 #if defined(__GFX9__)

@@ -85,6 +85,7 @@
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
  *   uint32_t gpu_transpose_matrix(uint32_t pair)                   8x8, a lane has two elements
+ *   GPU_READS_BLOCKS                whether kernels read caches of types with blocks
  *   GPU_PRODUCTS_TRUNCATE           whether these round the sums of 16-bit products towards zero
  *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
  *       d += a b with f32 sums; gpu_mma_bf16
