@@ -118,11 +118,12 @@ static bool refused(const struct device *device, const struct attn_problem *prob
 }
 
 /* Matrix instructions of GPUs multiply two numbers of 16 bits of one type: queries of f32 become what keys
- * are, where these have 16 bits, since else keys become f32 and take up to four times as long. ggml's own
- * kernels round queries too, on the CPU as on GPUs. */
+ * and values are, where these have 16 bits, since else keys become f32 and take up to four times as long.
+ * ggml's own kernels round queries too, on the CPU as on GPUs. */
 static uint32_t ask(const struct device *device, const struct attn_problem *problem, char *text, size_t size)
 {
-    const bool rounds = device->gpu && (problem->k_dtype == ATTN_F16 || problem->k_dtype == ATTN_BF16);
+    const bool rounds = device->gpu && problem->k_dtype == problem->v_dtype &&
+                        (problem->k_dtype == ATTN_F16 || problem->k_dtype == ATTN_BF16);
     const uint32_t types[] = {rounds ? problem->k_dtype : ATTN_F32, ATTN_F32};
     char other[512];
     for (size_t i = 0; i < (rounds ? 2 : 1); i++) {
