@@ -235,11 +235,16 @@ static bool multiplies_e4m3(const struct gpu_part *part)
     return part->conversion == GPU_CONVERTED && cuda_is_e4m3(part->kernel);
 }
 
+/* The problem that a part computes: masks that are ranges are none. */
 static struct attn_problem problem_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    return part->conversion == GPU_CONVERTED
-               ? cuda_converted_problem(&plan->problem, cuda_is_e4m3(part->kernel))
-               : plan->problem;
+    struct attn_problem p = plan->problem;
+
+    if (part->conversion == GPU_CONVERTED)
+        return cuda_converted_problem(&p, cuda_is_e4m3(part->kernel));
+    if (part->masks == GPU_MASKS_RANGES)
+        p.mask = ATTN_MASK_NONE;
+    return p;
 }
 
 /*
@@ -368,6 +373,7 @@ static bool check_e4m3(const struct attn_problem *p, struct attn_reason *why)
 const struct gpu_family cuda_mma = {.shared_of = shared_of,
                                     .small_rows = small_rows,
                                     .converts = converts,
+                                    .takes_ranges = true,
                                     .create = create,
                                     .launch = launch};
 

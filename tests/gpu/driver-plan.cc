@@ -5,6 +5,7 @@
 
 #include "cascade-kernel.h"
 #include "convert-e4m3-kernel.h"
+#include "mask-ranges.h"
 #include "mla/combine.h"
 #include "plan-kernel.h"
 
@@ -12,10 +13,15 @@ DRIVER_KERNEL(gpu_plan, gpu_plan)
 DRIVER_KERNEL(gpu_cascade, gpu_cascade_job)
 DRIVER_KERNEL(gpu_convert, gpu_convert)
 DRIVER_KERNEL(gpu_convert_e4m3, gpu_convert)
+DRIVER_KERNEL(gpu_mask_ranges, gpu_run)
 DRIVER_KERNEL(mla_combine, gpu_run)
 
 const struct driver_kernel driver_plan_kernels[] = {
-    DRIVER_LINE(gpu_plan, gpu_plan),       DRIVER_LINE(gpu_cascade, gpu_cascade_job),
-    DRIVER_LINE(gpu_convert, gpu_convert), DRIVER_LINE(gpu_convert_e4m3, gpu_convert),
-    DRIVER_LINE(mla_combine, gpu_run),     {NULL, NULL, 0, 0},
+    DRIVER_LINE(gpu_plan, gpu_plan),
+    DRIVER_LINE(gpu_cascade, gpu_cascade_job),
+    DRIVER_LINE(gpu_convert, gpu_convert),
+    DRIVER_LINE(gpu_convert_e4m3, gpu_convert),
+    DRIVER_LINE(gpu_mask_ranges, gpu_run),
+    DRIVER_LINE(mla_combine, gpu_run),
+    {NULL, NULL, 0, 0},
 };

@@ -41,6 +41,7 @@ struct gpu_part {
     uint32_t phase;              /* enum attn__phase of its launches, or GPU_ALL_PHASES */
     uint32_t min_rows, max_rows; /* query rows of the sequences that it takes */
     uint32_t conversion;         /* enum gpu_conversion: which of these */
+    uint32_t masks;              /* enum gpu_masks: of steps with which it runs */
     uint32_t ctas;               /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
@@ -75,11 +76,15 @@ struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
     struct gpu_part parts[4]; /* decode, det: decode of more rows, prefill, that of keys which are not
-                                 converted; a single one takes all sequences */
+                                 converted or of masks that are no ranges; a single one takes all
+                                 sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
     gpu_handle upload;           /* writes values of the host into device memory */
     gpu_handle planner;          /* writes schedules; NULL if no part has one */
+    gpu_handle mask_ranges;      /* looks whether masks are ranges; NULL if no part is for these */
+    uint64_t ranges_offset;      /* in scratch: the verdict, and GPU_ALIGNMENT bytes behind it the ranges */
+    uint64_t mask_counts_offset; /* in counters */
     struct gpu_cascade *cascade; /* for steps with batch.cascade, or NULL */
     uint32_t units;              /* multiprocessors */
 };
@@ -100,6 +105,8 @@ struct gpu_family {
     uint32_t (*small_rows)(const struct attn_problem *problem);
     /* Whether prefill of many rows has 8-bit keys converted first (convert.h). NULL: it never has. */
     int32_t (*converts)(const struct attn_plan_impl *plan, bool *out, struct attn_error *err);
+    /* Whether its prefill can take the ranges of keys that masks show in place of these (mask-ranges.h). */
+    bool takes_ranges;
     /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch
      * and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err);

@@ -19,7 +19,16 @@ static struct gpu_part *add_part(struct attn_plan_impl *plan, const struct gpu_k
     return part;
 }
 
-/* Prefill: where keys are converted for sequences of many rows, a part for these, and one for others. */
+/* Whether it is worth a look in each run if masks are ranges. Columns of square masks are not all keys, and
+ * with det=1 other sequences must not decide which kernel runs. */
+static bool may_have_ranges(const struct attn_problem *p)
+{
+    return p->mask != ATTN_MASK_NONE && p->span == ATTN_SPAN_FULL && p->alibi == ATTN_ALIBI_NONE &&
+           p->cp == 0 && p->det == 0 && (uint64_t)p->max_q * (p->heads / p->kv_heads) > GPU_DECODE_MAX_ROWS;
+}
+
+/* Prefill: where keys are converted for sequences of many rows, a part for these, and one for others; where
+ * masks may be ranges, a part that takes these, and one that reads masks. */
 static int32_t add_prefill(struct attn_plan_impl *plan, const struct gpu_kernel *kernel,
                            struct attn_error *err)
 {
@@ -27,11 +36,19 @@ static int32_t add_prefill(struct attn_plan_impl *plan, const struct gpu_kernel 
     const int32_t status =
         kernel->family->converts != NULL ? kernel->family->converts(plan, &converts, err) : ATTN_OK;
 
+    const bool ranges = !converts && kernel->family->takes_ranges && may_have_ranges(&plan->problem);
+
     if (converts)
         add_part(plan, kernel, ATTN__PREFILL, GPU_CONVERTED_MIN_ROWS, UINT32_MAX)->conversion = GPU_CONVERTED;
-    add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX)->conversion =
-        converts ? GPU_NOT_CONVERTED : GPU_AS_CACHED;
-    return status;
+    if (ranges)
+        add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX)->masks = GPU_MASKS_RANGES;
+    struct gpu_part *last = add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX);
+    last->conversion = converts ? GPU_NOT_CONVERTED : GPU_AS_CACHED;
+    last->masks = ranges ? GPU_MASKS_OTHER : GPU_MASKS_ANY;
+    if (status != ATTN_OK || !ranges)
+        return status;
+    return gpu_module_function(plan->backend->context, GPU_MODULE_plan, "gpu_mask_ranges", 0,
+                               &plan->mask_ranges, err);
 }
 
 /* Finds the parts. If both phases have the same kernel, one launch of it takes all sequences. The context is
@@ -94,6 +111,12 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
             !gpu_plan_add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
             return gpu_plan_too_large(err);
     }
+    if (plan->mask_ranges != NULL &&
+        (!gpu_plan_add_block(&sizes->scratch, &plan->ranges_offset,
+                             GPU_ALIGNMENT +
+                                 (uint64_t)plan->problem.max_rows * sizeof(struct gpu_key_range)) ||
+         !gpu_plan_add_block(&sizes->counters, &plan->mask_counts_offset, 2 * sizeof(uint32_t))))
+        return gpu_plan_too_large(err);
     if (plan->cascade != NULL) {
         const struct attn_plan_sizes *other = &plan->cascade->sizes;
         sizes->schedule = sizes->schedule > other->schedule ? sizes->schedule : other->schedule;

@@ -100,6 +100,32 @@ struct gpu_mask {
     uint32_t packed; /* bits: row i begins at bit i * columns of its sequence */
 };
 
+/* Keys [lo, hi) of a sequence. */
+struct gpu_key_range {
+    uint32_t lo, hi;
+};
+
+/* What the masks of a step are, and for which of these a part of a plan is. */
+enum gpu_masks {
+    GPU_MASKS_ANY,    /* not looked at */
+    GPU_MASKS_RANGES, /* each shows a query token one range of keys, and adds nothing to their scores */
+    GPU_MASKS_OTHER
+};
+
+/*
+ * Where masks may be ranges: what gpu_mask_ranges (mask-ranges.h) finds for a step. Two launches follow it,
+ * one without the mask, one with it, of which the verdict lets one run.
+ */
+struct gpu_mask_ranges {
+    uint64_t ranges;  /* struct gpu_key_range [num_tokens] for sequences of prefill; 0: they are not used */
+    uint64_t verdict; /* u32, enum gpu_masks; 0: nothing is looked at, and all launches run */
+    uint64_t counts;  /* u32 [2], zero before and after: CTAs that have ended; whether a mask is no range */
+    uint32_t wanted;  /* the verdict for which the launch is */
+    uint32_t reserved;
+};
+
+#define GPU_MASK_THREADS 256u
+
 struct gpu_run {
     struct attn_problem problem; /* resolved, with its maxima: every key */
     struct gpu_batch batch;
@@ -120,6 +146,7 @@ struct gpu_run {
     struct gpu_cache k, v;         /* kv_source new: the new rows. mla: v is k, with head_dim_vo columns */
     struct gpu_cache k_new, v_new; /* kv_source cache+new: the last q_len keys of a sequence; else base 0 */
     struct gpu_mask mask;
+    struct gpu_mask_ranges masks;
 
     uint64_t schedule; /* what prepare wrote, or 0 where the kernel takes none */
     uint64_t schedule_bytes;

@@ -70,6 +70,27 @@ GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequ
     return run->batch.positions != 0 ? gpu_given_position(run, (int64_t)s->row + i) : s->visible.shift + i;
 }
 
+/* Leaves of the keys in reach of query token i those that its mask shows, where masks are ranges. */
+GPU_INLINE void gpu_clip_reach(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t i,
+                               uint32_t *lo, uint32_t *hi)
+{
+    if (run->masks.ranges == 0)
+        return;
+    const struct gpu_key_range shown = GPU_GLOBAL(const struct gpu_key_range, run->masks.ranges)[s->row + i];
+    *lo = shown.lo > *lo ? shown.lo : *lo;
+    *hi = shown.hi < *hi ? shown.hi : *hi;
+    if (*lo >= *hi)
+        *lo = *hi = 0;
+}
+
+/* The keys in reach of query token i, by all rules but masks that are no ranges. */
+GPU_INLINE void gpu_find_reach(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t i,
+                               uint32_t *lo, uint32_t *hi)
+{
+    gpu_visible_find(&s->visible, gpu_position(run, s, i), lo, hi);
+    gpu_clip_reach(run, s, i, lo, hi);
+}
+
 /* The place of a key, and the indices of its scales. */
 struct gpu_place {
     int64_t page;

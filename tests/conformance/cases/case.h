@@ -103,7 +103,9 @@ struct conform_case {
     uint32_t sinks_dtype;
     bool mask_heads; /* every head has a mask of its own, every row a row */
     bool mask_rows;
-    bool infinite; /* one of them: what is not finite in the reference is not specified */
+    bool mask_ranges; /* the mask of a row shows a range of keys, and adds nothing ... */
+    bool mask_except; /* ... but for one key */
+    bool infinite;    /* one of them: what is not finite in the reference is not specified */
     struct case_scale scales[SCALED];
     uint32_t cp_rank; /* keys sharded over ranks */
     uint32_t cp_world;

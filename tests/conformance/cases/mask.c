@@ -17,11 +17,54 @@ static uint64_t hash(const struct conform_case *c, uint64_t what, uint64_t a, ui
     return mix(mix(mix(c->seed, what), a), b) >> 20;
 }
 
-/* Closed are some columns for everybody, single or 64 in a row, some rows, and some pairs. */
+static uint64_t row_id(const struct conform_case *c, uint32_t head, uint32_t i)
+{
+    return (uint64_t)(c->mask_heads ? head : 0) << 32 | (c->mask_rows ? i : 0);
+}
+
+/* Whether a row's range has a column: the sequences of a case have causal masks, windows, padding, and ranges
+ * that have nothing to do with each other. */
+static bool is_in_range(const struct conform_case *c, uint32_t n, uint32_t head, uint32_t i, int64_t column)
+{
+    const struct sequence *s = &c->sequences[n];
+    int64_t columns = c->problem.span == ATTN_SPAN_FULL ? s->all_keys : s->q_len;
+    int64_t own = columns - s->q_len + (c->mask_rows ? i : 0); /* the row's own key */
+    int64_t far = (int64_t)(hash(c, 26, n, 0) % 100);
+    uint64_t of_row = row_id(c, head, i);
+
+    switch (hash(c, 27, n, 0) % 4) {
+    case 0:
+        return column <= own;
+    case 1:
+        return column <= own && column >= own - far;
+    case 2:
+        return column < columns - far / 8;
+    default:
+        return column >= (int64_t)(hash(c, 28, n, of_row) % ((uint64_t)columns + 1)) &&
+               column < (int64_t)(hash(c, 29, n, of_row) % ((uint64_t)columns + 40));
+    }
+}
+
+/* Whether a column is the one that is no part of its row's range, or adds something. */
+static bool is_exception(const struct conform_case *c, uint32_t n, uint32_t head, uint32_t i, int64_t column)
+{
+    const struct sequence *s = &c->sequences[n];
+    uint64_t columns = c->problem.span == ATTN_SPAN_FULL ? s->all_keys : s->q_len;
+
+    return c->mask_except && n == 0 && (c->mask_heads ? head : 0) == 0 &&
+           (c->mask_rows ? i : 0) == (c->mask_rows ? hash(c, 30, n, 0) % s->q_len : 0) &&
+           (uint64_t)column == hash(c, 31, n, 0) % columns;
+}
+
+/* Without ranges, closed are some columns for everybody, single or 64 in a row, some rows, and some pairs. */
 static bool is_open(const struct conform_case *c, uint32_t n, uint32_t head, uint32_t i, int64_t column)
 {
-    uint64_t of_row = (uint64_t)(c->mask_heads ? head : 0) << 32 | (c->mask_rows ? i : 0);
+    uint64_t of_row = row_id(c, head, i);
     uint64_t at = (uint64_t)column;
+
+    if (c->mask_ranges)
+        return is_in_range(c, n, head, i, column) !=
+               (c->problem.mask == ATTN_MASK_BITS && is_exception(c, n, head, i, column));
 
     if (hash(c, 21, n, at) % 4 == 0 || hash(c, 22, n, at / 64) % 8 == 0 || hash(c, 23, n, of_row) % 16 == 0)
         return false;
@@ -56,6 +99,8 @@ void case_pick_mask(struct conform_case *c)
             c->sequences[n].masked = true;
     c->mask_heads = rng_chance(&rng, 50) && pairs * c->problem.heads < 200000;
     c->mask_rows = rng_chance(&rng, 85);
+    c->mask_ranges = rng_chance(&rng, 40);
+    c->mask_except = rng_chance(&rng, 40);
 }
 
 static uint32_t element_type(uint32_t mask)
@@ -67,9 +112,10 @@ static uint32_t element_type(uint32_t mask)
 static double number_of(const struct conform_case *c, uint32_t n, uint32_t head, uint32_t i, int64_t column)
 {
     static const double lowest[] = {-65504, -0x1.fep127, -0x1.fffffep127};
-    uint64_t of_row = (uint64_t)(c->mask_heads ? head : 0) << 32 | (c->mask_rows ? i : 0);
-    uint64_t bits = hash(c, 25, mix(n, of_row), (uint64_t)column);
+    uint64_t bits = hash(c, 25, mix(n, row_id(c, head, i)), (uint64_t)column);
 
+    if (c->mask_ranges && is_open(c, n, head, i, column))
+        return is_exception(c, n, head, i, column) ? 0.5 : bits % 2 == 0 ? 0.0 : -0.0;
     if (is_open(c, n, head, i, column))
         return (double)(bits % 4001) * 0.001 - 2;
     return bits % 2 == 0 ? -(double)INFINITY : lowest[c->problem.mask - ATTN_MASK_F16];

@@ -67,6 +67,12 @@ template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
     }
 }
 
+/* Whether the launch is for masks that the step does not have. */
+GPU_INLINE bool mma_has_other_masks(const struct gpu_run *run)
+{
+    return run->masks.verdict != 0 && *GPU_GLOBAL(const uint32_t, run->masks.verdict) != run->masks.wanted;
+}
+
 /* What a kernel of a configuration does. */
 template <class C> struct mma_entry {
     GPU_INLINE void run(const struct gpu_run *run)
@@ -75,6 +81,8 @@ template <class C> struct mma_entry {
             return;
         else if constexpr (C::SMALL_M)
             small_m_kernel<C>(run);
+        else if (mma_has_other_masks(run))
+            return;
         else if constexpr (C::WGMMA)
             mma_group_kernel<C>(run);
         else
@@ -84,7 +92,8 @@ template <class C> struct mma_entry {
 template <class C> struct mma_entry<mma_combining<C>> {
     GPU_INLINE void run(const struct gpu_run *run)
     {
-        mma_combine_kernel<C>(run);
+        if (!mma_has_other_masks(run))
+            mma_combine_kernel<C>(run);
     }
 };
 

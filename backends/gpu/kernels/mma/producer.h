@@ -61,8 +61,7 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
         const uint32_t row = i * GPU_WARP + gpu_thread() % GPU_WARP, group = i / (rows / C::CONSUMERS);
         uint32_t token, head;
         const bool exists = mma_row_of(run, &next->sequence, p->row0 + row, p->kv_head, &token, &head);
-        gpu_visible_find(&next->sequence.visible, gpu_position(run, &next->sequence, exists ? token : 0),
-                         &own[i].lo, &own[i].hi);
+        gpu_find_reach(run, &next->sequence, exists ? token : 0, &own[i].lo, &own[i].hi);
         if (exists) {
             common[group].lo = own[i].lo > common[group].lo ? own[i].lo : common[group].lo;
             common[group].hi = own[i].hi < common[group].hi ? own[i].hi : common[group].hi;

@@ -41,11 +41,11 @@ GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint6
     return gpu_divide_u64(run->phase == ATTN__PREFILL ? all - 1 - position : position, run->problem.kv_heads);
 }
 
-/* Whether planners do not know which keys a row tile of prefill sees: positions are given, or keys sharded.
- */
+/* Whether planners do not know which keys a row tile of prefill sees: positions are given, keys sharded, or
+ * masks ranges. */
 GPU_INLINE bool mma_plans_all_keys(const struct gpu_run *run)
 {
-    return run->batch.positions != 0 || run->batch.cp_world != 0;
+    return run->batch.positions != 0 || run->batch.cp_world != 0 || run->masks.ranges != 0;
 }
 
 /* Makes iterations of e4m3 those that the workspace has. By one lane. */
@@ -92,7 +92,7 @@ template <class C> GPU_INLINE void mma_find_and_trim(const struct gpu_run *run, 
     GPU_LOOP
     for (uint32_t i = first + gpu_thread() % GPU_WARP; i <= last && i < s->q_len; i += GPU_WARP) {
         uint32_t low, high;
-        gpu_visible_find(&s->visible, gpu_position(run, s, i), &low, &high);
+        gpu_find_reach(run, s, i, &low, &high);
         lo = low < high && low < lo ? low : lo;
         hi = high > hi ? high : hi;
     }

@@ -27,6 +27,8 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
         else
             gpu_visible_find(&s->visible, gpu_position(run, s, exists ? token : s->q_len - 1),
                              &shared->row[row].lo, &shared->row[row].hi);
+        if constexpr (!C::SMALL_M)
+            gpu_clip_reach(run, s, exists ? token : s->q_len - 1, &shared->row[row].lo, &shared->row[row].hi);
         if (!exists)
             shared->row[row].lo = shared->row[row].hi = 0;
     }
