@@ -324,7 +324,7 @@ static bool stores_directly(const struct gpu_run *run)
     const struct attn_problem *p = &run->problem;
     const uint64_t address = run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride;
 
-    return attn__dtype_size(p->out_dtype) == 2 && p->out_scale <= ATTN_SCALES_UNIT &&
+    return attn__dtype_size(p->out_dtype) >= 2 && p->out_scale <= ATTN_SCALES_UNIT &&
            p->head_dim_vo % 8 == 0 && address % 16 == 0;
 }
 

@@ -185,15 +185,16 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
 
 /*
  * Whether rows go straight from registers to the output: warps have rows of their own, keys are not split,
- * and the output is 16-bit and aligned. No warp waits for another. The host gives other runs one buffer of
- * queries by the same condition (backends/cuda/mma.c).
+ * and the output has 16 or 32 bits and is aligned. No warp waits for another. The host gives other runs one
+ * buffer of queries by the same condition (backends/cuda/mma.c).
  */
 template <class C>
 GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_work_tile *p)
 {
     const uint32_t dtype = run->problem.out_dtype;
 
-    return C::GROUPS == 1 && !C::KV32 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
+    return C::GROUPS == 1 && !C::KV32 && p->splits == 1 &&
+           (dtype == ATTN_BF16 || dtype == ATTN_F16 || dtype == ATTN_F32) &&
            run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
            ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
 }
@@ -265,6 +266,34 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
     }
 }
 
+/* Stores a lane's results as f32: four lanes have 32 bytes of a row that lie together. */
+template <class C>
+GPU_INLINE void mma_store_rows_f32(const struct gpu_run *run, uint32_t column0,
+                                   const struct mma_row_target *target, mma_out_fragments<C> o)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const uint32_t row = m * 16 + h * 8 + lane / 4;
+            const float factor = gpu_shuffle_f32(target->factor, row);
+            const uint64_t to = gpu_shuffle_u64(target->to, row);
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
+                const float *even = &o[m][n - n % 2][2 * h], *odd = &o[m][n - n % 2 + 1][2 * h];
+                const uint32_t column =
+                    column0 + (C::CODES ? (n - n % 2) * 8 + lane % 4 * 4 + n % 2 * 2 : n * 8 + lane % 4 * 2);
+                const float x = C::CODES ? even[n % 2] : o[m][n][2 * h],
+                            y = C::CODES ? odd[n % 2] : o[m][n][2 * h + 1];
+                if (to != 0 && column < run->problem.head_dim_vo)
+                    gpu_store_global_f32x2(to + column * 4, x * factor, y * factor);
+            }
+        }
+    }
+}
+
 /* Stores all of a warp's rows. */
 template <class C>
 GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
@@ -283,6 +312,10 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
     const struct mma_row_target target =
         mma_row_target_of<C>(run, mma_computed_sequence<C>(shared), p, max, sum);
 
+    if (run->problem.out_dtype == ATTN_F32) {
+        mma_store_rows_f32<C>(run, column0 / 2, &target, o);
+        return;
+    }
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)
         mma_stage_rows<C>(place, first, true, &target, o);
