@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* 8-bit keys and values that are converted to 16 bits for prefill, or put in the order of products of e4m3:
- * which problems have that, the workspace, and the run on it (convert.h). */
+/* Keys and values of 8 bits or in blocks that are converted to 16 bits for prefill, or put in the order of
+ * products of e4m3: which problems have that, the workspace, and the run on it (convert.h). */
 #include "families.h"
 
 /* The type of 16 bits that keys and values become: that of the queries, or the one that 8-bit ones become. */
 static uint32_t converted_dtype(const struct attn_problem *p)
 {
     return p->q_dtype == ATTN_F16 ? ATTN_F16 : ATTN_BF16;
+}
+
+/* Whether keys and values are in blocks, perhaps not the same. */
+static bool has_blocks(const struct attn_problem *p)
+{
+    return attn_block_bytes(p->k_dtype) != 0 && attn_block_bytes(p->v_dtype) != 0;
 }
 
 /* Whether keys or values have scales of their own. */
@@ -36,12 +42,13 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem, b
 
 /* Values times scales of their own need the range of bf16, and keys with such have a kernel without rules. A
  * page of the workspace has either cached or new tokens. One scale of all queries becomes part of those of
- * keys. */
+ * keys. Blocks become f16, for queries of f16. */
 static bool has_kernels(const struct attn_problem *p, bool plain)
 {
+    const bool codes = attn__dtype_size(p->k_dtype) == 1 && attn__dtype_size(p->v_dtype) == 1;
+
     return attn__dtype_size(p->q_dtype) <= 2 && p->q_scale <= ATTN_SCALES_TENSOR &&
-           attn__dtype_size(p->k_dtype) == 1 && attn__dtype_size(p->v_dtype) == 1 &&
-           attn__dtype_size(p->out_dtype) > 1 &&
+           (codes || (has_blocks(p) && p->q_dtype == ATTN_F16)) && attn__dtype_size(p->out_dtype) > 1 &&
            (!scales_each(p) || (converted_dtype(p) == ATTN_BF16 && plain)) &&
            p->kv_source != ATTN_KV_CACHE_NEW && p->head_dim % GPU_CONVERTED_COLUMNS == 0 &&
            p->head_dim_vo % GPU_CONVERTED_COLUMNS == 0 &&
@@ -130,7 +137,10 @@ int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part 
                             (p->max_seqs + UINT64_C(1)) * sizeof(int32_t)))
         return gpu_plan_too_large(err);
     return gpu_module_function(plan->backend->context, GPU_MODULE_convert,
-                               e4m3 ? "gpu_convert_e4m3" : "gpu_convert", 0, &part->convert, err);
+                               e4m3            ? "gpu_convert_e4m3"
+                               : has_blocks(p) ? "gpu_convert_blocks"
+                                               : "gpu_convert",
+                               0, &part->convert, err);
 }
 
 /* Converted keys, or values, at an address of the workspace. */

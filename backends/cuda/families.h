@@ -6,7 +6,8 @@
 #include "host.h"
 
 extern const struct gpu_family cuda_mma;
-extern const struct gpu_family cuda_mma_e4m3; /* prefill with products of e4m3 */
+extern const struct gpu_family cuda_mma_e4m3;   /* prefill with products of e4m3 */
+extern const struct gpu_family cuda_mma_blocks; /* prefill of keys and values in blocks that become f16 */
 extern const struct gpu_family cuda_mla;
 
 /* Fills box_tokens, `most` or fewer, and the maps of a run's keys and values, if boxes of them can be copied.
@@ -25,7 +26,7 @@ int32_t cuda_tensor_maps_e4m3(struct gpu_context *context, struct gpu_run *run, 
 /* Whether a plan's kernel multiplies in e4m3 what is converted. */
 bool cuda_is_e4m3(const struct gpu_kernel *kernel);
 
-/* Whether prefill of a problem can have its 8-bit keys and values converted first (convert.h); `plain`: its
+/* Whether prefill of a problem can have its keys and values converted first (convert.h); `plain`: its
  * rules do nothing but hide keys. */
 bool cuda_may_convert(const struct attn_problem *problem, bool plain, bool e4m3);
 /* The problem that attention to converted keys and values is. */

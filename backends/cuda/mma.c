@@ -219,7 +219,14 @@ static int32_t converts_for(const struct attn_plan_impl *plan, bool for_e4m3, bo
     return status;
 }
 
+/* Blocks become f32 where rounding of theirs is not in the class. */
 static int32_t converts(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
+{
+    *out = false;
+    return becomes_f32(&plan->problem) ? ATTN_OK : converts_for(plan, false, out, err);
+}
+
+static int32_t converts_blocks(const struct attn_plan_impl *plan, bool *out, struct attn_error *err)
 {
     return converts_for(plan, false, out, err);
 }
@@ -356,7 +363,15 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     return gpu_work_tiles_launch(plan, part, &own, part->rows, shape.dv, stream, err);
 }
 
-/* What such products have no kernel for, beside what the row of the table tells. */
+/* Scores of keys that are rounded would show in an LSE. */
+static bool check_blocks(const struct attn_problem *p, struct attn_reason *why)
+{
+    if (p->lse != 0)
+        attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
+    return p->lse == 0;
+}
+
+/* What products of e4m3 have no kernel for, beside what the row of the table tells. */
 static bool check_e4m3(const struct attn_problem *p, struct attn_reason *why)
 {
     const uint32_t most = p->q_scale > p->k_scale ? p->q_scale : p->k_scale;
@@ -383,3 +398,11 @@ const struct gpu_family cuda_mma_e4m3 = {.check = check_e4m3,
                                          .converts = converts_e4m3,
                                          .create = create,
                                          .launch = launch};
+
+const struct gpu_family cuda_mma_blocks = {.check = check_blocks,
+                                           .shared_of = shared_of,
+                                           .small_rows = small_rows,
+                                           .converts = converts_blocks,
+                                           .takes_ranges = true,
+                                           .create = create,
+                                           .launch = launch};

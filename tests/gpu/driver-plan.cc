@@ -12,6 +12,7 @@
 DRIVER_KERNEL(gpu_plan, gpu_plan)
 DRIVER_KERNEL(gpu_cascade, gpu_cascade_job)
 DRIVER_KERNEL(gpu_convert, gpu_convert)
+DRIVER_KERNEL(gpu_convert_blocks, gpu_convert)
 DRIVER_KERNEL(gpu_convert_e4m3, gpu_convert)
 DRIVER_KERNEL(gpu_mask_ranges, gpu_run)
 DRIVER_KERNEL(mla_combine, gpu_run)
@@ -20,6 +21,7 @@ const struct driver_kernel driver_plan_kernels[] = {
     DRIVER_LINE(gpu_plan, gpu_plan),
     DRIVER_LINE(gpu_cascade, gpu_cascade_job),
     DRIVER_LINE(gpu_convert, gpu_convert),
+    DRIVER_LINE(gpu_convert_blocks, gpu_convert),
     DRIVER_LINE(gpu_convert_e4m3, gpu_convert),
     DRIVER_LINE(gpu_mask_ranges, gpu_run),
     DRIVER_LINE(mla_combine, gpu_run),

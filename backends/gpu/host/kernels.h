@@ -75,9 +75,9 @@ struct gpu_cascade;
 struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
-    struct gpu_part parts[4]; /* decode, det: decode of more rows, prefill, that of keys which are not
-                                 converted or of masks that are no ranges; a single one takes all
-                                 sequences */
+    struct gpu_part parts[5]; /* decode, det: decode of more rows, prefill of keys that are converted and of
+                                 others, each for masks that are ranges and for others; a single one takes
+                                 all sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
     gpu_handle upload;           /* writes values of the host into device memory */

@@ -27,8 +27,27 @@ static bool may_have_ranges(const struct attn_problem *p)
            p->cp == 0 && p->det == 0 && (uint64_t)p->max_q * (p->heads / p->kv_heads) > GPU_DECODE_MAX_ROWS;
 }
 
-/* Prefill: where keys are converted for sequences of many rows, a part for these, and one for others; where
- * masks may be ranges, a part that takes these, and one that reads masks. */
+static void add_prefill_part(struct attn_plan_impl *plan, const struct gpu_kernel *kernel, uint32_t min_rows,
+                             enum gpu_conversion conversion, enum gpu_masks masks)
+{
+    struct gpu_part *part = add_part(plan, kernel, ATTN__PREFILL, min_rows, UINT32_MAX);
+
+    part->conversion = conversion;
+    part->masks = masks;
+}
+
+/* Where masks may be ranges, a part that takes these, and one that reads masks. */
+static void add_prefill_parts(struct attn_plan_impl *plan, const struct gpu_kernel *kernel, uint32_t min_rows,
+                              enum gpu_conversion conversion)
+{
+    const bool ranges = kernel->family->takes_ranges && may_have_ranges(&plan->problem);
+
+    if (ranges)
+        add_prefill_part(plan, kernel, min_rows, conversion, GPU_MASKS_RANGES);
+    add_prefill_part(plan, kernel, min_rows, conversion, ranges ? GPU_MASKS_OTHER : GPU_MASKS_ANY);
+}
+
+/* Prefill: where keys are converted for sequences of many rows, parts for these, and others. */
 static int32_t add_prefill(struct attn_plan_impl *plan, const struct gpu_kernel *kernel,
                            struct attn_error *err)
 {
@@ -36,16 +55,10 @@ static int32_t add_prefill(struct attn_plan_impl *plan, const struct gpu_kernel 
     const int32_t status =
         kernel->family->converts != NULL ? kernel->family->converts(plan, &converts, err) : ATTN_OK;
 
-    const bool ranges = !converts && kernel->family->takes_ranges && may_have_ranges(&plan->problem);
-
     if (converts)
-        add_part(plan, kernel, ATTN__PREFILL, GPU_CONVERTED_MIN_ROWS, UINT32_MAX)->conversion = GPU_CONVERTED;
-    if (ranges)
-        add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX)->masks = GPU_MASKS_RANGES;
-    struct gpu_part *last = add_part(plan, kernel, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX);
-    last->conversion = converts ? GPU_NOT_CONVERTED : GPU_AS_CACHED;
-    last->masks = ranges ? GPU_MASKS_OTHER : GPU_MASKS_ANY;
-    if (status != ATTN_OK || !ranges)
+        add_prefill_parts(plan, kernel, GPU_CONVERTED_MIN_ROWS, GPU_CONVERTED);
+    add_prefill_parts(plan, kernel, GPU_DECODE_MAX_ROWS + 1, converts ? GPU_NOT_CONVERTED : GPU_AS_CACHED);
+    if (status != ATTN_OK || plan->parts[plan->part_count - 1].masks == GPU_MASKS_ANY)
         return status;
     return gpu_module_function(plan->backend->context, GPU_MODULE_plan, "gpu_mask_ranges", 0,
                                &plan->mask_ranges, err);
@@ -90,7 +103,21 @@ int32_t gpu_plan_too_large(struct attn_error *err)
                       "the maxima need blocks beyond 64-bit sizes");
 }
 
-/* Places the blocks of all parts one behind the other. Decode kernels run one after the other and leave
+/* The most scratch and counters of a part and those behind it that are of the same kernel. */
+static struct gpu_blocks most_blocks(const struct attn_plan_impl *plan, uint32_t first)
+{
+    struct gpu_blocks most = {0, 0, 0};
+
+    for (uint32_t i = first; i < plan->part_count && plan->parts[i].kernel == plan->parts[first].kernel;
+         i++) {
+        const struct gpu_part *part = &plan->parts[i];
+        most.scratch = part->scratch_bytes > most.scratch ? part->scratch_bytes : most.scratch;
+        most.counters = part->counters_bytes > most.counters ? part->counters_bytes : most.counters;
+    }
+    return most;
+}
+
+/* Places the blocks of all parts one behind the other. Parts of one kernel run one after the other and leave
  * counters at zero: they have the same scratch and counters. */
 static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
 {
@@ -100,15 +127,16 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     sizes->alignment = GPU_ALIGNMENT;
     for (uint32_t i = 0; i < plan->part_count; i++) {
         struct gpu_part *part = &plan->parts[i];
+        const struct gpu_blocks most = most_blocks(plan, i);
         if (!gpu_plan_add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes))
             return gpu_plan_too_large(err);
-        if (i > 0 && part->kernel == part[-1].kernel && part->scratch_bytes == part[-1].scratch_bytes) {
+        if (i > 0 && part->kernel == part[-1].kernel) {
             part->scratch_offset = part[-1].scratch_offset;
             part->counters_offset = part[-1].counters_offset;
             continue;
         }
-        if (!gpu_plan_add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
-            !gpu_plan_add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
+        if (!gpu_plan_add_block(&sizes->scratch, &part->scratch_offset, most.scratch) ||
+            !gpu_plan_add_block(&sizes->counters, &part->counters_offset, most.counters))
             return gpu_plan_too_large(err);
     }
     if (plan->mask_ranges != NULL &&

@@ -34,43 +34,46 @@ static struct gpu_mask_ranges masks_of(const struct attn_plan_impl *plan, const 
         .ranges = at + GPU_ALIGNMENT, .verdict = at, .counts = blocks->counters + plan->mask_counts_offset};
 }
 
-/* Launches a part on the steps whose masks it is for; where these may be ranges, first what looks at them. */
-static int32_t launch_part(const struct attn_plan_impl *plan, const struct gpu_part *part,
-                           struct gpu_run *run, void *stream, struct attn_error *err)
+static int32_t look_at_masks(const struct attn_plan_impl *plan, const struct gpu_run *run, void *stream,
+                             struct attn_error *err)
 {
-    const struct gpu_mask mask = run->mask;
-    const struct gpu_mask_ranges masks = run->masks;
     const uint32_t grid[] = {run->batch.num_tokens, 1, 1};
-    int32_t status = ATTN_OK;
 
-    if (!gpu_part_may_take(part, run->batch.max_q, run->group) ||
-        (part->masks == GPU_MASKS_RANGES && masks.verdict == 0))
-        return ATTN_OK;
-    run->masks.wanted = part->masks;
-    if (part->masks == GPU_MASKS_RANGES) {
-        status = gpu_launch(plan->backend->context, plan->mask_ranges, grid, GPU_MASK_THREADS, 0, run,
-                            "gpu_mask_ranges", stream, err);
-        run->mask.base = 0;
-    } else {
-        run->masks.ranges = 0;
-    }
+    return gpu_launch(plan->backend->context, plan->mask_ranges, grid, GPU_MASK_THREADS, 0, run,
+                      "gpu_mask_ranges", stream, err);
+}
+
+/* Launches a part for the masks that it is for. */
+static int32_t launch_part(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                           const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    struct gpu_run own = *run;
+
+    own.masks.wanted = part->masks;
+    if (part->masks == GPU_MASKS_RANGES)
+        own.mask.base = 0;
+    else
+        own.masks.ranges = 0;
     if (part->masks == GPU_MASKS_ANY)
-        run->masks.verdict = 0;
-    if (status == ATTN_OK)
-        status = part->kernel->family->launch(plan, part, run, stream, err);
-    run->mask = mask;
-    run->masks = masks;
-    return status;
+        own.masks.verdict = 0;
+    return part->kernel->family->launch(plan, part, &own, stream, err);
 }
 
 int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
                         const struct gpu_blocks *blocks, void *stream, struct attn_error *err)
 {
     int32_t status = ATTN_OK;
+    bool looked = false;
 
     run->masks = masks_of(plan, run, blocks);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct gpu_part *part = &plan->parts[i];
+        const bool ranges = part->masks == GPU_MASKS_RANGES;
+        if (ranges && (run->masks.verdict == 0 || !gpu_part_may_take(part, run->batch.max_q, run->group)))
+            continue;
+        if (ranges && !looked)
+            status = look_at_masks(plan, run, stream, err);
+        looked = looked || ranges;
         run->phase = part->phase;
         run->schedule_bytes = part->schedule_bytes;
         run->scratch_bytes = part->scratch_bytes;
@@ -78,7 +81,8 @@ int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
         run->schedule = part->schedule_bytes > 0 ? blocks->schedule + part->schedule_offset : 0;
         run->scratch = part->scratch_bytes > 0 ? blocks->scratch + part->scratch_offset : 0;
         run->counters = part->counters_bytes > 0 ? blocks->counters + part->counters_offset : 0;
-        status = launch_part(plan, part, run, stream, err);
+        if (status == ATTN_OK)
+            status = launch_part(plan, part, run, stream, err);
     }
     return status;
 }

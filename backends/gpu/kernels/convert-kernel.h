@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Converts the 8-bit keys and values of a step to 16 bits: every CTA takes as many pieces of pages. Numbers
- * are those of the codes, and kernels apply a scale that all have to sums. Where keys have scales of their
- * own, these go to the workspace, for rounded products with them would show in an LSE; values are multiplied
- * by theirs, and rounded like P.
+ * Converts the 8-bit keys and values of a step, or those in blocks, to 16 bits: every CTA takes as many
+ * pieces of pages. Numbers are those of the codes, and kernels apply a scale that all have to sums. Where
+ * keys have scales of their own, these go to the workspace, for rounded products with them would show in an
+ * LSE; values are multiplied by theirs, and rounded like P. Of blocks, whose scales belong to 32 columns,
+ * both are rounded.
  */
 #ifndef ATTN_GPU_CONVERT_KERNEL_H
 #define ATTN_GPU_CONVERT_KERNEL_H
 
 #include "device.h"
 
+#include "block-reads.h"
 #include "codec8.h"
 #include "convert.h"
 #include "kv-place.h"
@@ -180,10 +182,64 @@ GPU_INLINE float gpu_convert_key_scale(const struct gpu_convert *a)
     return factor;
 }
 
-/* Pieces of pages are numbered through all sequences. */
-GPU_KERNEL(gpu_convert, GPU_CONVERT_THREADS, 4)(GPU_ARGUMENT(struct gpu_convert, argument))
+/* The keys, or values, of a piece, from blocks. */
+template <gpu_read_kind kind>
+GPU_INLINE void gpu_convert_blocks_of(const struct gpu_convert_side *side,
+                                      const struct gpu_convert_piece *piece, uint32_t first)
 {
-    const struct gpu_convert *a = (const struct gpu_convert *)gpu_argument(&argument);
+    const struct gpu_cache *cache = side->cache;
+    const uint32_t all = (piece->to - piece->from) * side->row.value;
+    const uint64_t from = gpu_vector(cache, piece->place.page, piece->place.token, 0),
+                   to = side->to + (uint64_t)first * side->row.value * sizeof(struct gpu_u128);
+
+    for (uint32_t base = gpu_thread(); base < all; base += GPU_CONVERT_THREADS * GPU_CONVERT_HELD) {
+        struct gpu_block_read read[GPU_CONVERT_HELD][2];
+        uint32_t column[GPU_CONVERT_HELD];
+        GPU_UNROLL
+        for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {
+            const uint32_t at = base + i * GPU_CONVERT_THREADS, of = at < all ? at : base;
+            const uint32_t token = gpu_kv_divide(of, &side->row), rest = of - token * side->row.value,
+                           head = gpu_kv_divide(rest, &side->vector), unit = rest - head * side->vector.value;
+            const uint64_t vector =
+                from + (uint64_t)(token * cache->token_stride + head * cache->head_stride);
+            column[i] = unit * GPU_CONVERTED_COLUMNS;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 2; j++)
+                read[i][j] = gpu_block_read_four<kind>(cache->dtype, vector, column[i] + j * 4);
+        }
+        GPU_UNROLL
+        for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {
+            const uint32_t at = base + i * GPU_CONVERT_THREADS;
+            struct gpu_u128 out;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 2; j++) {
+                const struct gpu_u128 x =
+                    gpu_block_convert_four<kind>(cache->dtype, &read[i][j], column[i] + j * 4);
+                out.x[2 * j] = gpu_pack_f16(gpu_f32_of_bits(x.x[0]), gpu_f32_of_bits(x.x[1]));
+                out.x[2 * j + 1] = gpu_pack_f16(gpu_f32_of_bits(x.x[2]), gpu_f32_of_bits(x.x[3]));
+            }
+            if (at < all)
+                gpu_store_global_u128(to + (uint64_t)at * sizeof(struct gpu_u128), out);
+        }
+    }
+}
+
+GPU_INLINE void gpu_convert_blocks_units(const struct gpu_convert *a, const struct gpu_convert_side *side,
+                                         const struct gpu_convert_piece *piece)
+{
+    const uint32_t first = piece->page * a->run.batch.block + piece->token; /* token of the workspace */
+
+    if (side->cache->dtype == ATTN_Q8_0)
+        gpu_convert_blocks_of<GPU_READ_Q8_0>(side, piece, first);
+    else if (side->cache->dtype == ATTN_IQ4_NL)
+        gpu_convert_blocks_of<GPU_READ_IQ4_NL>(side, piece, first);
+    else
+        gpu_convert_blocks_of<GPU_READ_NIBBLES>(side, piece, first);
+}
+
+/* Converts all pieces of a CTA, which are numbered through all sequences. */
+template <bool blocks> GPU_INLINE void gpu_convert_pieces(const struct gpu_convert *a)
+{
     const struct gpu_run *run = &a->run;
     const uint32_t *first = GPU_GLOBAL(const uint32_t, run->schedule);
     const uint32_t block = run->batch.block, pieces = (block + GPU_CONVERT_TOKENS - 1) / GPU_CONVERT_TOKENS;
@@ -191,7 +247,7 @@ GPU_KERNEL(gpu_convert, GPU_CONVERT_THREADS, 4)(GPU_ARGUMENT(struct gpu_convert,
     const struct gpu_convert_side keys = gpu_convert_side_of(a, false), values = gpu_convert_side_of(a, true);
     uint64_t at = all * gpu_cta() / gpu_ctas();
 
-    if (at == end)
+    if (at == end || gpu_has_other_masks(run))
         return;
     const float factor = gpu_convert_key_scale(a);
     for (uint32_t i = gpu_kv_find(run->schedule, run->batch.seqs, (uint32_t)(at / pieces)); at < end; i++) {
@@ -206,10 +262,25 @@ GPU_KERNEL(gpu_convert, GPU_CONVERT_THREADS, 4)(GPU_ARGUMENT(struct gpu_convert,
                 gpu_at<int32_t>(a->entries, piece.page) = exists ? (int32_t)piece.page : -1;
             if (!exists)
                 continue;
-            gpu_convert_units<false>(a, &keys, &piece, factor);
-            gpu_convert_units<true>(a, &values, &piece, 1);
+            if constexpr (blocks) {
+                gpu_convert_blocks_units(a, &keys, &piece);
+                gpu_convert_blocks_units(a, &values, &piece);
+            } else {
+                gpu_convert_units<false>(a, &keys, &piece, factor);
+                gpu_convert_units<true>(a, &values, &piece, 1);
+            }
         }
     }
+}
+
+GPU_KERNEL(gpu_convert, GPU_CONVERT_THREADS, 4)(GPU_ARGUMENT(struct gpu_convert, argument))
+{
+    gpu_convert_pieces<false>((const struct gpu_convert *)gpu_argument(&argument));
+}
+
+GPU_KERNEL(gpu_convert_blocks, GPU_CONVERT_THREADS, 4)(GPU_ARGUMENT(struct gpu_convert, argument))
+{
+    gpu_convert_pieces<true>((const struct gpu_convert *)gpu_argument(&argument));
 }
 
 #endif

@@ -70,6 +70,12 @@ GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequ
     return run->batch.positions != 0 ? gpu_given_position(run, (int64_t)s->row + i) : s->visible.shift + i;
 }
 
+/* Whether the launch is for masks that the step does not have. */
+GPU_INLINE bool gpu_has_other_masks(const struct gpu_run *run)
+{
+    return run->masks.verdict != 0 && *GPU_GLOBAL(const uint32_t, run->masks.verdict) != run->masks.wanted;
+}
+
 /* Leaves of the keys in reach of query token i those that its mask shows, where masks are ranges. */
 GPU_INLINE void gpu_clip_reach(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t i,
                                uint32_t *lo, uint32_t *hi)

@@ -8,60 +8,7 @@
 #define ATTN_GPU_MMA_ANY_H
 
 #include "addresses.h"
-#include "blocks.h"
-
-/* How a vector is read, by code of its own for each: a branch between loads would wait for them. */
-enum mma_any_kind { MMA_ANY_Q8_0, MMA_ANY_NIBBLES, MMA_ANY_IQ4_NL, MMA_ANY_HALVES, MMA_ANY_ELEMENTS };
-
-/* Four elements as they lie in memory. */
-struct mma_any_read {
-    uint32_t word[5];
-};
-
-/* Elements d to d + 3 of a vector in blocks, d a multiple of four: codes, scale, least, bits above them. */
-template <mma_any_kind kind>
-GPU_INLINE struct mma_any_read mma_any_read_blocks(uint32_t dtype, uint64_t vector, uint32_t d)
-{
-    const uint32_t type = kind == MMA_ANY_Q8_0     ? (uint32_t)ATTN_Q8_0
-                          : kind == MMA_ANY_IQ4_NL ? (uint32_t)ATTN_IQ4_NL
-                                                   : dtype;
-    const uint32_t half = ATTN_BLOCK_ELEMENTS / 2, i = d % ATTN_BLOCK_ELEMENTS, bytes = gpu_block_bytes(type);
-    const uint64_t block = vector + d / ATTN_BLOCK_ELEMENTS * bytes;
-    const uint64_t codes = kind == MMA_ANY_Q8_0 ? block + 2 + i : block + bytes - half + i % half;
-    struct mma_any_read out;
-
-    out.word[0] = GPU_GLOBAL(const uint16_t, codes)[0];
-    out.word[1] = GPU_GLOBAL(const uint16_t, codes)[1];
-    out.word[2] = *GPU_GLOBAL(const uint16_t, block);
-    out.word[3] = out.word[4] = 0;
-    if (kind == MMA_ANY_NIBBLES) { /* of types that have neither, what is there */
-        out.word[3] = GPU_GLOBAL(const uint16_t, block)[1];
-        out.word[4] = *GPU_U8(block + bytes - half - (gpu_block_bits(type) == 5 ? 4 - i / 8 : 0));
-    }
-    return out;
-}
-
-/* What was read of them, as f32. */
-template <mma_any_kind kind>
-GPU_INLINE struct gpu_u128 mma_any_convert_blocks(uint32_t dtype, const struct mma_any_read *read, uint32_t d)
-{
-    const uint32_t codes = read->word[0] | read->word[1] << 16, nibbles = codes >> d / 16 % 2 * 4;
-    const uint32_t fifths = gpu_block_bits(dtype) == 5 ? read->word[4] >> d % 8 : 0;
-    const float scale = gpu_f16_to_f32((uint16_t)read->word[2]),
-                least = gpu_block_adds(dtype) ? gpu_f16_to_f32((uint16_t)read->word[3]) : 0;
-    struct gpu_u128 out;
-
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t nibble = nibbles >> 8 * i & 15;
-        const int32_t code = kind == MMA_ANY_Q8_0     ? (int8_t)(codes >> 8 * i)
-                             : kind == MMA_ANY_IQ4_NL ? gpu_iq4_nl(nibble)
-                                                      : gpu_block_code(dtype, nibble, fifths >> i & 1);
-        out.x[i] =
-            gpu_f32_bits(kind == MMA_ANY_NIBBLES ? gpu_fma(scale, (float)code, least) : scale * (float)code);
-    }
-    return out;
-}
+#include "block-reads.h"
 
 GPU_INLINE uint32_t mma_any_half(uint32_t dtype, uint16_t half)
 {
@@ -82,28 +29,28 @@ GPU_INLINE struct gpu_u128 mma_any_gather(const struct gpu_cache *cache, uint64_
 }
 
 /* Chunk d of a vector: what begins to load it, and what makes f32 of it. */
-template <mma_any_kind kind>
-GPU_INLINE struct mma_any_read mma_any_begin(uint32_t dtype, uint64_t vector, uint32_t d)
+template <gpu_read_kind kind>
+GPU_INLINE struct gpu_block_read mma_any_begin(uint32_t dtype, uint64_t vector, uint32_t d)
 {
-    if constexpr (kind == MMA_ANY_HALVES) {
+    if constexpr (kind == GPU_READ_HALVES) {
         const uint64_t four = *GPU_GLOBAL(const uint64_t, vector + d * 2u);
-        const struct mma_any_read out = {{(uint32_t)four, (uint32_t)(four >> 32), 0, 0, 0}};
+        const struct gpu_block_read out = {{(uint32_t)four, (uint32_t)(four >> 32), 0, 0, 0}};
         return out;
     } else {
-        return mma_any_read_blocks<kind>(dtype, vector, d);
+        return gpu_block_read_four<kind>(dtype, vector, d);
     }
 }
-template <mma_any_kind kind>
-GPU_INLINE struct gpu_u128 mma_any_end(uint32_t dtype, const struct mma_any_read *read, uint32_t d)
+template <gpu_read_kind kind>
+GPU_INLINE struct gpu_u128 mma_any_end(uint32_t dtype, const struct gpu_block_read *read, uint32_t d)
 {
-    if constexpr (kind == MMA_ANY_HALVES) {
+    if constexpr (kind == GPU_READ_HALVES) {
         struct gpu_u128 out;
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             out.x[i] = mma_any_half(dtype, (uint16_t)(read->word[i / 2] >> i % 2 * 16));
         return out;
     } else {
-        return mma_any_convert_blocks<kind>(dtype, read, d);
+        return gpu_block_convert_four<kind>(dtype, read, d);
     }
 }
 
@@ -120,20 +67,20 @@ struct mma_any_rows {
  * Fills a stage. Vectors that do not exist are left as they were; in place of one the first of the cache is
  * read, for all reads of a turn begin before the first is used.
  */
-template <class C, mma_any_kind kind> GPU_INLINE void mma_any_fill(const struct mma_any_rows *rows)
+template <class C, gpu_read_kind kind> GPU_INLINE void mma_any_fill(const struct mma_any_rows *rows)
 {
-    constexpr uint32_t held = kind == MMA_ANY_ELEMENTS ? 1 : C::GROUPS == 1 ? 4 : 8;
+    constexpr uint32_t held = kind == GPU_READ_ELEMENTS ? 1 : C::GROUPS == 1 ? 4 : 8;
     const uint32_t chunks = rows->bytes / 16, threads = C::GROUP_THREADS, dtype = rows->cached->dtype;
 
     GPU_LOOP
     for (uint32_t first = gpu_thread() % threads; first < C::GROUP_KEYS * chunks; first += held * threads) {
-        struct mma_any_read read[held];
+        struct gpu_block_read read[held];
         bool exists[held];
         GPU_UNROLL
         for (uint32_t u = 0; u < held; u++) {
             const uint32_t row = (first + u * threads) / chunks, d = (first + u * threads) % chunks * 4;
             exists[u] = rows->at[row] != MMA_NO_ADDRESS && d < rows->cached->dim;
-            if constexpr (kind != MMA_ANY_ELEMENTS)
+            if constexpr (kind != GPU_READ_ELEMENTS)
                 read[u] = mma_any_begin<kind>(dtype, exists[u] ? rows->at[row] : rows->cached->base,
                                               exists[u] ? d : 0);
         }
@@ -143,7 +90,7 @@ template <class C, mma_any_kind kind> GPU_INLINE void mma_any_fill(const struct 
             unsigned char *to = rows->to + mma_swizzled<C>(row, chunk, rows->bytes);
             if (!exists[u])
                 continue;
-            if constexpr (kind == MMA_ANY_ELEMENTS)
+            if constexpr (kind == GPU_READ_ELEMENTS)
                 gpu_store_u128(to, mma_any_gather(row >= rows->first_new ? rows->uncached : rows->cached,
                                                   rows->at[row], chunk * 4));
             else
@@ -166,15 +113,15 @@ template <class C> GPU_INLINE void mma_any_stage(const struct mma_any_rows *rows
     const struct gpu_cache *cached = rows->cached, *uncached = rows->uncached;
 
     if (cached->dtype == ATTN_Q8_0)
-        mma_any_fill<C, MMA_ANY_Q8_0>(rows);
+        mma_any_fill<C, GPU_READ_Q8_0>(rows);
     else if (cached->dtype == ATTN_IQ4_NL)
-        mma_any_fill<C, MMA_ANY_IQ4_NL>(rows);
+        mma_any_fill<C, GPU_READ_IQ4_NL>(rows);
     else if (gpu_has_blocks(cached->dtype))
-        mma_any_fill<C, MMA_ANY_NIBBLES>(rows);
+        mma_any_fill<C, GPU_READ_NIBBLES>(rows);
     else if (mma_any_is_aligned(cached) && (uncached->base == 0 || mma_any_is_aligned(uncached)))
-        mma_any_fill<C, MMA_ANY_HALVES>(rows);
+        mma_any_fill<C, GPU_READ_HALVES>(rows);
     else
-        mma_any_fill<C, MMA_ANY_ELEMENTS>(rows);
+        mma_any_fill<C, GPU_READ_ELEMENTS>(rows);
 }
 
 /* Elements d to d + 3 of a query. */

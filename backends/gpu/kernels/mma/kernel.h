@@ -67,12 +67,6 @@ template <class C> GPU_INLINE void mma_group_kernel(const struct gpu_run *run)
     }
 }
 
-/* Whether the launch is for masks that the step does not have. */
-GPU_INLINE bool mma_has_other_masks(const struct gpu_run *run)
-{
-    return run->masks.verdict != 0 && *GPU_GLOBAL(const uint32_t, run->masks.verdict) != run->masks.wanted;
-}
-
 /* What a kernel of a configuration does. */
 template <class C> struct mma_entry {
     GPU_INLINE void run(const struct gpu_run *run)
@@ -81,7 +75,7 @@ template <class C> struct mma_entry {
             return;
         else if constexpr (C::SMALL_M)
             small_m_kernel<C>(run);
-        else if (mma_has_other_masks(run))
+        else if (gpu_has_other_masks(run))
             return;
         else if constexpr (C::WGMMA)
             mma_group_kernel<C>(run);
@@ -92,7 +86,7 @@ template <class C> struct mma_entry {
 template <class C> struct mma_entry<mma_combining<C>> {
     GPU_INLINE void run(const struct gpu_run *run)
     {
-        if (!mma_has_other_masks(run))
+        if (!gpu_has_other_masks(run))
             mma_combine_kernel<C>(run);
     }
 };
