@@ -15,10 +15,11 @@ static bool has_blocks(const struct attn_problem *p)
     return attn_block_bytes(p->k_dtype) != 0 && attn_block_bytes(p->v_dtype) != 0;
 }
 
-/* Whether keys or values have scales of their own. */
-static bool scales_each(const struct attn_problem *p)
+/* Whether keys or values have scales of their own, which they are multiplied by, or their scores. e4m3: a
+ * work tile has one of each. */
+static bool scales_each(const struct attn_problem *p, bool e4m3)
 {
-    return p->k_scale > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR;
+    return !e4m3 && (p->k_scale > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR);
 }
 
 bool cuda_is_e4m3(const struct gpu_kernel *kernel)
@@ -32,7 +33,7 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem, b
 
     if (!e4m3)
         p.k_dtype = p.v_dtype = converted_dtype(problem);
-    p.k_scale = scales_each(problem) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
+    p.k_scale = scales_each(problem, e4m3) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
     p.v_scale = ATTN_SCALES_NONE;
     p.kv_source = ATTN_KV_CACHE;
     p.addressing = ATTN_CSR;
@@ -43,13 +44,13 @@ struct attn_problem cuda_converted_problem(const struct attn_problem *problem, b
 /* Values times scales of their own need the range of bf16, and keys with such have a kernel without rules. A
  * page of the workspace has either cached or new tokens. One scale of all queries becomes part of those of
  * keys. Blocks become f16, for queries of f16. */
-static bool has_kernels(const struct attn_problem *p, bool plain)
+static bool has_kernels(const struct attn_problem *p, bool plain, bool e4m3)
 {
     const bool codes = attn__dtype_size(p->k_dtype) == 1 && attn__dtype_size(p->v_dtype) == 1;
 
-    return attn__dtype_size(p->q_dtype) <= 2 && p->q_scale <= ATTN_SCALES_TENSOR &&
+    return attn__dtype_size(p->q_dtype) <= 2 && (e4m3 || p->q_scale <= ATTN_SCALES_TENSOR) &&
            (codes || (has_blocks(p) && p->q_dtype == ATTN_F16)) && attn__dtype_size(p->out_dtype) > 1 &&
-           (!scales_each(p) || (converted_dtype(p) == ATTN_BF16 && plain)) &&
+           (!scales_each(p, e4m3) || (converted_dtype(p) == ATTN_BF16 && plain)) &&
            p->kv_source != ATTN_KV_CACHE_NEW && p->head_dim % GPU_CONVERTED_COLUMNS == 0 &&
            p->head_dim_vo % GPU_CONVERTED_COLUMNS == 0 &&
            (uint64_t)p->max_q * (p->heads / p->kv_heads) >= GPU_CONVERTED_MIN_ROWS;
@@ -83,7 +84,7 @@ static uint64_t converted_bits(const struct attn_problem *p)
 /* A page of the workspace: keys, values, scales of keys, and its entry in the list; e4m3: and marks. */
 static uint64_t converted_page(const struct attn_problem *p, bool e4m3)
 {
-    const uint64_t scales = scales_each(p) ? p->kv_heads * sizeof(float) : 0;
+    const uint64_t scales = scales_each(p, e4m3) ? p->kv_heads * sizeof(float) : 0;
     const uint64_t marks = e4m3 ? p->kv_heads * sizeof(struct gpu_marks) + converted_bits(p) : 0;
     const uint64_t token =
         converted_row(p, p->head_dim, e4m3) + converted_row(p, p->head_dim_vo, e4m3) + scales;
@@ -112,7 +113,7 @@ static uint32_t converted_pages(const struct attn_problem *p, bool e4m3)
 /* With det=1 companions must not decide about it. */
 bool cuda_may_convert(const struct attn_problem *p, bool plain, bool e4m3)
 {
-    return has_kernels(p, plain) && converted_pages(p, e4m3) > 0 &&
+    return has_kernels(p, plain, e4m3) && converted_pages(p, e4m3) > 0 &&
            (p->det == 0 || most_pages(p, e4m3) <= converted_pages(p, e4m3));
 }
 
@@ -161,6 +162,17 @@ static struct gpu_cache converted_cache(const struct attn_problem *p, uint64_t a
                               .scale.value = 1};
 }
 
+/* e4m3: the scale of the keys, or values, of each sequence, by its number. */
+static struct gpu_scale scale_of_sequences(const struct gpu_run *run, uint32_t granularity,
+                                           struct gpu_scale scale)
+{
+    /* Of a cache it is that of a page: all lie in page 0, or each has its own. */
+    if (granularity <= ATTN_SCALES_TENSOR ||
+        (run->problem.kv_source != ATTN_KV_NEW && run->batch.kv_starts != 0))
+        scale.outer_stride = 0;
+    return scale;
+}
+
 /* The workspace of a part: a scale of all keys, keys, values, and the page list; behind values scales of each
  * key, or of e4m3 the marks. */
 static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
@@ -172,7 +184,7 @@ static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const 
     const uint64_t begin = run->scratch + part->workspace_offset, keys = begin + GPU_ALIGNMENT;
     const uint64_t values = keys + tokens * converted_row(p, p->head_dim, e4m3),
                    behind = values + tokens * converted_row(p, p->head_dim_vo, e4m3);
-    const uint64_t scales_of_head = scales_each(p) ? tokens * sizeof(float) : 0;
+    const uint64_t scales_of_head = scales_each(p, e4m3) ? tokens * sizeof(float) : 0;
     const uint64_t bits = behind + (e4m3 ? pages * p->kv_heads * sizeof(struct gpu_marks) : 0);
     const uint64_t entries = e4m3 ? bits + pages * converted_bits(p) : behind + scales_of_head * p->kv_heads;
     struct gpu_convert out = {.run = *run,
@@ -186,8 +198,12 @@ static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const 
                               .bits = bits};
 
     out.run.schedule += part->first_pages_offset;
-    if (!e4m3) /* whose pages are not those of the cache */
+    if (e4m3) { /* whose pages are not those of the cache */
+        out.run.k.scale = scale_of_sequences(run, p->k_scale, run->k.scale);
+        out.run.v.scale = scale_of_sequences(run, p->v_scale, run->v.scale);
+    } else {
         out.run.batch.block = part->converted_block;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t units = (i == 0 ? p->head_dim : p->head_dim_vo) / GPU_CONVERTED_COLUMNS;
         out.vector[i] = gpu_divisor_of(units);
@@ -197,8 +213,8 @@ static struct gpu_convert workspace_of(const struct attn_plan_impl *plan, const 
 }
 
 /* Makes of a run one on the workspace. */
-static void use_workspace(const struct attn_problem *p, const struct gpu_convert *workspace, uint32_t block,
-                          struct gpu_run *run)
+static void use_workspace(const struct attn_problem *p, const struct gpu_convert *workspace, bool e4m3,
+                          uint32_t block, struct gpu_run *run)
 {
     const bool scaled = workspace->k_scale_stride > 0;
     const int64_t of_token = scaled ? (int64_t)sizeof(float) : 0;
@@ -211,11 +227,12 @@ static void use_workspace(const struct attn_problem *p, const struct gpu_convert
     run->batch.indptr = workspace->run.schedule;
     run->batch.indices = workspace->entries;
     run->k = converted_cache(p, workspace->k, p->head_dim, block);
-    run->k.scale = (struct gpu_scale){.base = workspace->k_scale,
-                                      .outer_stride = of_token * block,
-                                      .token_stride = of_token,
-                                      .head_stride = workspace->k_scale_stride,
-                                      .value = 1};
+    run->k.scale = e4m3 ? workspace->run.k.scale
+                        : (struct gpu_scale){.base = workspace->k_scale,
+                                             .outer_stride = of_token * block,
+                                             .token_stride = of_token,
+                                             .head_stride = workspace->k_scale_stride,
+                                             .value = 1};
     run->v = converted_cache(p, workspace->v, p->head_dim_vo, block);
     if (!scaled) /* otherwise values are multiplied by theirs, and partial results are not again */
         run->v.scale = workspace->run.v.scale;
@@ -231,7 +248,7 @@ int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *p
     const struct gpu_convert workspace = workspace_of(plan, part, run);
     const uint32_t grid[] = {plan->units * GPU_CONVERT_CTAS, 1, 1};
 
-    use_workspace(converted, &workspace, part->converted_block, run);
+    use_workspace(converted, &workspace, e4m3, part->converted_block, run);
     if (!e4m3)
         return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
                           "gpu_convert", stream, err);

@@ -349,6 +349,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     shape.wgmma = part->persistent;
     own.problem.k_scale = scale_of(&p, p.k_scale);
     own.problem.v_scale = scale_of(&p, p.v_scale);
+    if (run->problem.v_scale <= ATTN_SCALES_TENSOR) /* the same of all sequences */
+        own.v.scale.outer_stride = 0;
     own.p_parts = p_parts(&p);
     own.query_buffers = stores_directly(run) ? part->query_buffers : 1;
     if (part->conversion == GPU_CONVERTED)
@@ -371,15 +373,19 @@ static bool check_blocks(const struct attn_problem *p, struct attn_reason *why)
     return p->lse == 0;
 }
 
-/* What products of e4m3 have no kernel for, beside what the row of the table tells. */
+/* What products of e4m3 have no kernel for, beside what the row of the table tells: a row of queries has one
+ * scale, and so have the keys of a sequence and KV head, and its values, but not where pages may have theirs.
+ */
 static bool check_e4m3(const struct attn_problem *p, struct attn_reason *why)
 {
-    const uint32_t most = p->q_scale > p->k_scale ? p->q_scale : p->k_scale;
+    const bool of_heads = p->k_scale == ATTN_SCALES_HEAD || p->v_scale == ATTN_SCALES_HEAD;
 
     if (p->lse != 0)
         attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
-    else if (most > ATTN_SCALES_TENSOR || p->v_scale > ATTN_SCALES_TENSOR)
-        attn__caps_refuse(why, ATTN_REASON_SCALES, "scales", "one for each head or token", "unit, tensor");
+    else if (p->q_scale == ATTN_SCALES_TOKEN_HEAD)
+        attn__caps_refuse(why, ATTN_REASON_SCALES, "q_scale", "token-head", "unit, tensor, head, kv-head");
+    else if (of_heads && p->kv_source == ATTN_KV_CACHE && p->addressing != ATTN_DENSE)
+        attn__caps_refuse(why, ATTN_REASON_SCALES, "scales", "head, of pages", "unit, tensor");
     else
         return true;
     return false;

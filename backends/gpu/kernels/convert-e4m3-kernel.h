@@ -145,7 +145,6 @@ GPU_KERNEL(gpu_convert_e4m3, GPU_E4M3_THREADS, 4)(GPU_ARGUMENT(struct gpu_conver
 
     if (unit == end)
         return;
-    const float factor = gpu_convert_key_scale(a);
     for (uint32_t i = gpu_kv_find(run->schedule, run->batch.seqs, (uint32_t)(unit / heads)); unit < end;
          i++) {
         const struct gpu_sequence s = gpu_sequence(run, i);
@@ -154,6 +153,8 @@ GPU_KERNEL(gpu_convert_e4m3, GPU_E4M3_THREADS, 4)(GPU_ARGUMENT(struct gpu_conver
             const struct gpu_e4m3_page at = {page, (uint32_t)(unit % heads), unit,
                                              (page - first[i]) * GPU_E4M3_BLOCK};
             struct gpu_marks *marks = GPU_GLOBAL(struct gpu_marks, a->marks) + unit;
+            float rest;
+            const float factor = gpu_regular_scale(gpu_e4m3_key_scale(run, i, at.head), &rest);
             gpu_e4m3_find(a, &s, &at, shared);
             if (gpu_thread() == 0)
                 shared->nonfinite = 0;

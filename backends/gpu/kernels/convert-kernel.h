@@ -136,19 +136,6 @@ GPU_INLINE void gpu_convert_units(const struct gpu_convert *a, const struct gpu_
 }
 
 /*
- * The scale of keys. Where no rule changes a score, kernels apply it to finished products, for which it has
- * to be finite and positive: of another one keys take the sign, zeros or NaN, and `*rest` is what is left.
- */
-GPU_INLINE float gpu_convert_factor(float scale, float *rest)
-{
-    const float size = scale < 0 ? -scale : scale;
-    const bool regular = size > 0 && size < GPU_INFINITY;
-
-    *rest = regular ? size : 1;
-    return regular ? (scale > 0 ? 1.0f : -1.0f) : scale == 0 ? 0.0f : GPU_NAN;
-}
-
-/*
  * What a piece of a page of a sequence has to convert, which begins at a key: nothing that no query sees by
  * its place alone. False in an invalid block.
  */
@@ -176,7 +163,7 @@ GPU_INLINE float gpu_convert_key_scale(const struct gpu_convert *a)
 
     if (a->k_scale_stride != 0)
         return of_queries;
-    const float factor = gpu_convert_factor(gpu_scale_at(&a->run.k.scale, 0, 0, 0) * of_queries, &rest);
+    const float factor = gpu_regular_scale(gpu_scale_at(&a->run.k.scale, 0, 0, 0) * of_queries, &rest);
     if (gpu_thread() == 0)
         gpu_at<float>(a->k_scale, 0) = rest;
     return factor;

@@ -57,7 +57,7 @@ struct gpu_convert {
     uint64_t k, v;    /* written: [page, token, kv head, column], of 16 bits */
     uint64_t entries; /* written: i32 [pages] */
     /* Written: f32, one that is finite and positive, or [kv head, page, token] where every key has a scale,
-     * and values are multiplied by theirs. */
+     * and values are multiplied by theirs. e4m3: nothing is, kernels look scales up where they are. */
     uint64_t k_scale;
     int64_t k_scale_stride;       /* bytes between heads; 0: one for all */
     struct gpu_divisor vector[2]; /* by the units of eight columns of a key and of a value, */

@@ -196,6 +196,29 @@ GPU_INLINE float gpu_scale_at(const struct gpu_scale *scale, int64_t outer, int6
     return scale->base != 0 ? *GPU_F32(scale->base + (uint64_t)at) : scale->value;
 }
 
+/*
+ * A scale that finished products are multiplied by, for which it has to be finite and positive: `*rest`. What
+ * else there is of it, 1, -1, 0 or NaN, numbers are multiplied by before.
+ */
+GPU_INLINE float gpu_regular_scale(float scale, float *rest)
+{
+    const float size = scale < 0 ? -scale : scale;
+    const bool regular = size > 0 && size < GPU_INFINITY;
+
+    *rest = regular ? size : 1;
+    return regular ? (scale > 0 ? 1.0f : -1.0f) : scale == 0 ? 0.0f : GPU_NAN;
+}
+
+/* Of products in e4m3: the scale of the keys of a sequence and KV head, times that of all queries if they
+ * have one. */
+GPU_INLINE float gpu_e4m3_key_scale(const struct gpu_run *run, uint32_t sequence, uint32_t kv_head)
+{
+    const float of_queries =
+        run->problem.q_scale <= ATTN_SCALES_TENSOR ? gpu_scale_at(&run->q_scale, 0, 0, 0) : 1;
+
+    return gpu_scale_at(&run->k.scale, sequence, 0, kv_head) * of_queries;
+}
+
 /* Element 0 of a vector. */
 GPU_INLINE uint64_t gpu_vector(const struct gpu_cache *cache, int64_t page, int64_t token, uint32_t head)
 {

@@ -72,7 +72,7 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
     }
     if (mma_plans_all_keys(run))
         mma_trim_tile<C>(next, lo, hi);
-    struct mma_rules rules = mma_rules_of_range<C>(run, p, common[0], false, false);
+    struct mma_rules rules = mma_rules_of_range<C>(run, &next->sequence, p, common[0], false, false);
     GPU_UNROLL
     for (uint32_t group = 0; group < C::CONSUMERS; group++) {
         common[group] = mma_common_range(common[group]);

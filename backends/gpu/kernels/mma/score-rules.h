@@ -108,16 +108,22 @@ GPU_INLINE struct mma_range mma_common_range(struct mma_range own)
 
 /* The rules of rows that all see `range`. */
 template <class C>
-GPU_INLINE struct mma_rules mma_rules_of_range(const struct gpu_run *run, const struct gpu_work_tile *p,
-                                               struct mma_range range, bool far, bool irregular)
+GPU_INLINE struct mma_rules mma_rules_of_range(const struct gpu_run *run, const struct gpu_sequence *s,
+                                               const struct gpu_work_tile *p, struct mma_range range,
+                                               bool far, bool irregular)
 {
     struct mma_rules rules;
 
     rules.lo = range.lo;
     rules.hi = range.hi;
     rules.scale = run->softmax_scale * C::SCORE_GAIN;
-    if (C::SCALES && !mma_scale_per_key<C>(run->problem.k_scale))
+    if constexpr (C::E4M3) { /* the keys of the workspace have the rest */
+        float scale;
+        (void)gpu_regular_scale(gpu_e4m3_key_scale(run, s->index, p->kv_head), &scale);
+        rules.scale *= scale;
+    } else if (C::SCALES && !mma_scale_per_key<C>(run->problem.k_scale)) {
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
+    }
     const float cap = mma_softcap<C>(run), unit = cap > 0 ? cap : rules.scale;
     rules.elementwise = mma_elementwise_rules<C>(run, rules.scale, unit, far, irregular);
     rules.factor = mma_finite_factor(unit * GPU_LOG2E);
@@ -135,7 +141,8 @@ template <class C>
 GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                            const struct gpu_work_tile *p)
 {
-    const uint32_t rows = mma_computed_sequence<C>(shared)->q_len * run->group - p->row0;
+    const struct gpu_sequence *s = mma_computed_sequence<C>(shared);
+    const uint32_t rows = s->q_len * run->group - p->row0;
     const uint32_t first = mma_first_row<C>(), end = first + C::COMPUTED_ROWS;
     struct mma_range range = {0, 0xffffffffu};
     bool irregular = false, far = false;
@@ -149,7 +156,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
                 irregular || !(mma_q_scale<C>(shared, row) > 0 && mma_q_scale<C>(shared, row) < GPU_INFINITY);
     }
     range = mma_common_range(range);
-    return mma_rules_of_range<C>(run, p, range, gpu_ballot(far) != 0, gpu_ballot(irregular) != 0);
+    return mma_rules_of_range<C>(run, s, p, range, gpu_ballot(far) != 0, gpu_ballot(irregular) != 0);
 }
 
 /* What turns a row's products into scores in base 2, after the rules. */

@@ -84,6 +84,59 @@ GPU_INLINE void mma_add_slopes(const struct gpu_run *run, const mma_shared<C> *s
         mma_hide_keys<C>(run, shared, own->row_warp, present, from, s);
 }
 
+/* e4m3: the scale of one of a lane's rows. */
+template <class C>
+GPU_INLINE float mma_query_scale(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t row_warp,
+                                 uint32_t h)
+{
+    const struct mma_computed *own = &shared->handover.computed[row_warp];
+    const uint32_t row = row_warp * 16 + gpu_thread() % GPU_WARP / 4 + h * 8;
+    uint32_t token, head;
+
+    (void)mma_row_of(run, &own->sequence, own->work.row0 + row, own->work.kv_head, &token, &head);
+    return gpu_scale_at(&run->q_scale, own->sequence.index, 0, head / run->q_scale_group);
+}
+
+/* What scales that are not finite and positive make of products before they are compared. */
+template <class C>
+GPU_INLINE void mma_apply_query_signs(const struct gpu_run *run, const mma_shared<C> *shared,
+                                      const mma_consumer<C> *own, mma_iteration_scores<C> s)
+{
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        float rest;
+        const float sign = gpu_regular_scale(mma_query_scale<C>(run, shared, own->row_warp, h), &rest);
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::KEYS / 8; n++) {
+            s[n / 8][0][n % 8][2 * h] *= sign;
+            s[n / 8][0][n % 8][2 * h + 1] *= sign;
+        }
+    }
+}
+
+/* e4m3: the scales of rows become part of their factors. Where one is not finite and positive, which is rare,
+ * the rules have it: no iteration stays as it is. */
+template <class C>
+GPU_INLINE void mma_apply_query_scales(const struct gpu_run *run, mma_shared<C> *shared, mma_consumer<C> *own)
+{
+    bool regular = true;
+
+    if (run->problem.q_scale <= ATTN_SCALES_TENSOR)
+        return;
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        float rest;
+        regular = gpu_regular_scale(mma_query_scale<C>(run, shared, own->row_warp, h), &rest) == 1 && regular;
+        own->factor[0][h] = mma_finite_factor(own->factor[0][h] * rest);
+    }
+    if (gpu_ballot(!regular) == 0)
+        return;
+    if (gpu_thread() % GPU_WARP == 0)
+        shared->handover.rules[own->row_warp].elementwise = MMA_GENERAL;
+    gpu_warp_barrier();
+    own->plain_end = own->begin;
+}
+
 /* What the rules make of an iteration's products; `offset` is added to the scores of a row in base 2. */
 template <class C>
 GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -94,6 +147,9 @@ GPU_INLINE void mma_apply_iteration_rules(const struct gpu_run *run, const mma_s
     const bool sloped =
         C::RULES && !C::KV8 && rules.elementwise == MMA_ALIBI && run->problem.alibi == ATTN_ALIBI_KEY;
 
+    if constexpr (C::E4M3)
+        if (rules.elementwise != 0)
+            mma_apply_query_signs<C>(run, shared, own, s);
     GPU_UNROLL
     for (uint32_t t = 0; t < C::TILES; t++) {
         const uint64_t present = mma_tile_present<C>(shared, slot, t);
@@ -127,7 +183,8 @@ template <class C>
 GPU_INLINE bool mma_only_hides(const struct gpu_run *run, const mma_shared<C> *shared,
                                const mma_consumer<C> *own, uint32_t n)
 {
-    return !mma_has_mask<C>(run) && (!C::RULES || mma_rules_of<C>(shared, own)->elementwise == 0) &&
+    return !mma_has_mask<C>(run) &&
+           ((!C::RULES && !C::E4M3) || mma_rules_of<C>(shared, own)->elementwise == 0) &&
            mma_all_present<C>(shared, n % C::ADDRESS_STAGES);
 }
 
@@ -184,6 +241,8 @@ GPU_INLINE void mma_begin_rules(const struct gpu_run *run, mma_shared<C> *shared
     if ((C::RULES && rules.elementwise != 0) || mma_has_mask<C>(run) || mma_is_checked<C>(shared, own))
         own->plain_end = own->begin;
     mma_row_factors<C>(shared, &rules, own->row_warp, own->factor);
+    if constexpr (C::E4M3)
+        mma_apply_query_scales<C>(run, shared, own);
 }
 
 #endif
