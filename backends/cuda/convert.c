@@ -65,20 +65,26 @@ static bool has_pages(const struct attn_problem *p)
 static uint32_t converted_block(const struct attn_problem *p, bool e4m3)
 {
     if (e4m3)
-        return GPU_E4M3_BLOCK;
+        return gpu_e4m3_block(gpu_e4m3_columns(p->head_dim));
     return has_pages(p) ? p->block : GPU_CONVERTED_BLOCK;
+}
+
+/* Columns of keys, or values: of e4m3 those of the kernel. */
+static uint32_t converted_dim(const struct attn_problem *p, uint32_t dim, bool e4m3)
+{
+    return e4m3 ? gpu_e4m3_columns(p->head_dim) : dim;
 }
 
 /* Keys, or values, of one token for all heads. */
 static uint64_t converted_row(const struct attn_problem *p, uint32_t dim, bool e4m3)
 {
-    return (uint64_t)p->kv_heads * dim * (e4m3 ? 1 : sizeof(uint16_t));
+    return (uint64_t)p->kv_heads * converted_dim(p, dim, e4m3) * (e4m3 ? 1 : sizeof(uint16_t));
 }
 
 /* e4m3: which values of a page are NaN. */
 static uint64_t converted_bits(const struct attn_problem *p)
 {
-    return (uint64_t)p->kv_heads * GPU_E4M3_BLOCK * (GPU_E4M3_DIM / 8);
+    return converted_row(p, p->head_dim_vo, true) * converted_block(p, true) / 8;
 }
 
 /* A page of the workspace: keys, values, scales of keys, and its entry in the list; e4m3: and marks. */
@@ -117,8 +123,16 @@ bool cuda_may_convert(const struct attn_problem *p, bool plain, bool e4m3)
            (p->det == 0 || most_pages(p, e4m3) <= converted_pages(p, e4m3));
 }
 
+static const char *convert_name(const struct attn_problem *p, bool e4m3)
+{
+    if (!e4m3)
+        return has_blocks(p) ? "gpu_convert_blocks" : "gpu_convert";
+    return gpu_e4m3_columns(p->head_dim) == 128 ? "gpu_convert_e4m3_128" : "gpu_convert_e4m3_256";
+}
+
 /* Places the workspace behind what the part has in scratch, the first pages behind its schedule. */
-int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
+int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint64_t aside_bytes,
+                             struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
     const bool e4m3 = cuda_is_e4m3(part->kernel);
@@ -133,15 +147,13 @@ int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part 
     if (!gpu_plan_add_block(&part->scratch_bytes, &first, partials) ||
         !gpu_plan_add_block(&part->scratch_bytes, &part->workspace_offset,
                             GPU_ALIGNMENT + pages * converted_page(p, e4m3)) ||
+        !gpu_plan_add_block(&part->scratch_bytes, &part->aside_offset, aside_bytes) ||
         !gpu_plan_add_block(&part->schedule_bytes, &first, sums) ||
         !gpu_plan_add_block(&part->schedule_bytes, &part->first_pages_offset,
                             (p->max_seqs + UINT64_C(1)) * sizeof(int32_t)))
         return gpu_plan_too_large(err);
-    return gpu_module_function(plan->backend->context, GPU_MODULE_convert,
-                               e4m3            ? "gpu_convert_e4m3"
-                               : has_blocks(p) ? "gpu_convert_blocks"
-                                               : "gpu_convert",
-                               0, &part->convert, err);
+    return gpu_module_function(plan->backend->context, GPU_MODULE_convert, convert_name(p, e4m3), 0,
+                               &part->convert, err);
 }
 
 /* Converted keys, or values, at an address of the workspace. */
@@ -226,14 +238,14 @@ static void use_workspace(const struct attn_problem *p, const struct gpu_convert
     run->batch.block_shift = (block & (block - 1)) == 0 ? (uint32_t)__builtin_ctz(block) : 32;
     run->batch.indptr = workspace->run.schedule;
     run->batch.indices = workspace->entries;
-    run->k = converted_cache(p, workspace->k, p->head_dim, block);
+    run->k = converted_cache(p, workspace->k, converted_dim(p, p->head_dim, e4m3), block);
     run->k.scale = e4m3 ? workspace->run.k.scale
                         : (struct gpu_scale){.base = workspace->k_scale,
                                              .outer_stride = of_token * block,
                                              .token_stride = of_token,
                                              .head_stride = workspace->k_scale_stride,
                                              .value = 1};
-    run->v = converted_cache(p, workspace->v, p->head_dim_vo, block);
+    run->v = converted_cache(p, workspace->v, converted_dim(p, p->head_dim_vo, e4m3), block);
     if (!scaled) /* otherwise values are multiplied by theirs, and partial results are not again */
         run->v.scale = workspace->run.v.scale;
     run->kv_aligned = 1;
@@ -248,12 +260,11 @@ int32_t cuda_convert(const struct attn_plan_impl *plan, const struct gpu_part *p
     const struct gpu_convert workspace = workspace_of(plan, part, run);
     const uint32_t grid[] = {plan->units * GPU_CONVERT_CTAS, 1, 1};
 
+    run->aside = run->scratch + part->aside_offset;
     use_workspace(converted, &workspace, e4m3, part->converted_block, run);
-    if (!e4m3)
-        return gpu_launch(plan->backend->context, part->convert, grid, GPU_CONVERT_THREADS, 0, &workspace,
-                          "gpu_convert", stream, err);
-    return gpu_launch(plan->backend->context, part->convert, grid, GPU_E4M3_THREADS, GPU_E4M3_SHARED,
-                      &workspace, "gpu_convert_e4m3", stream, err);
+    return gpu_launch(plan->backend->context, part->convert, grid,
+                      e4m3 ? GPU_E4M3_THREADS : GPU_CONVERT_THREADS, e4m3 ? GPU_E4M3_SHARED : 0, &workspace,
+                      convert_name(&plan->problem, e4m3), stream, err);
 }
 
 bool cuda_converts_all(const struct attn_plan_impl *plan, const struct gpu_part *part,

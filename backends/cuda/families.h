@@ -31,9 +31,9 @@ bool cuda_is_e4m3(const struct gpu_kernel *kernel);
 bool cuda_may_convert(const struct attn_problem *problem, bool plain, bool e4m3);
 /* The problem that attention to converted keys and values is. */
 struct attn_problem cuda_converted_problem(const struct attn_problem *problem, bool e4m3);
-/* Adds the workspace to a part's scratch and the first pages to its schedule, and finds the kernel. The
- * context is current. */
-int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part,
+/* Adds the workspace and `aside_bytes` to a part's scratch and the first pages to its schedule, and finds the
+ * kernel. The context is current. */
+int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint64_t aside_bytes,
                              struct attn_error *err);
 /* Converts the keys and values of a step, and makes of the run one on them, of the problem that it is then.
  * The context is current. */

@@ -137,7 +137,8 @@ static bool has_key_scales(const struct attn_problem *p)
 
 /*
  * What the kernel has no code for, in its name: of tiles of these rows there are kernels without masks, soft
- * cap, ALiBi and P of two parts, of 8-bit keys and values for one type, where the largest tile has 128 rows.
+ * cap, ALiBi and P of two parts, where the largest tile has 128 rows; of 8-bit keys and values for one type,
+ * up to 128 columns.
  * Keys of 16 bits that have scales have no others. NULL: there is none for the problem.
  */
 static const char *plain_name(const struct attn_problem *p, uint32_t rows)
@@ -147,7 +148,7 @@ static const char *plain_name(const struct attn_problem *p, uint32_t rows)
         return NULL;
     if (kv_size_of(p) == 2)
         return has_key_scales(p) ? "_scaled" : "_plain";
-    if (rows == ROWS_PREFILL || p->k_dtype != p->v_dtype)
+    if (rows == ROWS_PREFILL || p->k_dtype != p->v_dtype || instance_of(p)->dk > 128)
         return NULL;
     return p->k_dtype == ATTN_E4M3 ? "_e4m3" : p->k_dtype == ATTN_INT8 ? "_int8" : NULL;
 }
@@ -316,7 +317,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
         gpu_work_tiles_split_evenly(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     if (part->conversion != GPU_AS_CACHED)
-        status = cuda_convert_reserve(plan, part, err);
+        status = cuda_convert_reserve(
+            plan, part,
+            gpu_mma_sets_aside_in_scratch(shape) ? (uint64_t)part->ctas * gpu_mma_aside_bytes(shape) : 0,
+            err);
     if (status != ATTN_OK || (part->split_rules.slots == 0 &&
                               (part->phase != ATTN__DECODE || p->det != 0 || shape.rows == ROWS_SMALL)))
         return status;
@@ -379,9 +383,14 @@ static bool check_blocks(const struct attn_problem *p, struct attn_reason *why)
 static bool check_e4m3(const struct attn_problem *p, struct attn_reason *why)
 {
     const bool of_heads = p->k_scale == ATTN_SCALES_HEAD || p->v_scale == ATTN_SCALES_HEAD;
+    char got[24];
 
+    snprintf(got, sizeof got, "%u/%u", p->head_dim, p->head_dim_vo);
     if (p->lse != 0)
         attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
+    else if (instance_of(p)->dk != gpu_e4m3_columns(p->head_dim))
+        attn__caps_refuse(why, ATTN_REASON_HEAD_DIM, "head_dim", got,
+                          "65 to 128; more than 192, or values of more than 128 columns");
     else if (p->q_scale == ATTN_SCALES_TOKEN_HEAD)
         attn__caps_refuse(why, ATTN_REASON_SCALES, "q_scale", "token-head", "unit, tensor, head, kv-head");
     else if (of_heads && p->kv_source == ATTN_KV_CACHE && p->addressing != ATTN_DENSE)

@@ -101,10 +101,11 @@ int32_t cuda_query_map(struct gpu_context *context, struct gpu_run *run, uint32_
 
 int32_t cuda_tensor_maps_e4m3(struct gpu_context *context, struct gpu_run *run, struct attn_error *err)
 {
-    const uint64_t heads = run->problem.kv_heads, of_head = (uint64_t)GPU_E4M3_DIM * GPU_E4M3_BLOCK;
-    const uint64_t dims[] = {GPU_E4M3_BLOCK / sizeof(uint16_t), GPU_E4M3_DIM, heads, ANY_COUNT};
-    const uint64_t strides[] = {GPU_E4M3_BLOCK, of_head, of_head * heads};
-    const uint32_t box[] = {BOX_COLUMNS, GPU_E4M3_DIM / 2, 1, 1}; /* each of two warps has one */
+    const uint64_t heads = run->problem.kv_heads, of_head = (uint64_t)run->v.dim * gpu_e4m3_block(run->v.dim);
+    const uint32_t rows = (uint32_t)(of_head / GPU_E4M3_ROW);
+    const uint64_t dims[] = {BOX_COLUMNS, rows, heads, ANY_COUNT};
+    const uint64_t strides[] = {GPU_E4M3_ROW, of_head, of_head * heads};
+    const uint32_t box[] = {BOX_COLUMNS, rows / 2, 1, 1}; /* each of two warps has one */
 
     run->box_tokens = GPU_TILE;
     const int32_t status = encode_cache(context, run, &run->k, &run->k_map, err);

@@ -239,4 +239,10 @@ Test(maps, of_e4m3_are_of_pairs_of_codes)
     cr_assert_eq(told.strides[2], 4 * 128 * 128);
     cr_assert_eq(told.box[0], 64);
     cr_assert_eq(told.box[1], 64);
+    run.v.dim = 256; /* of 64 tokens: a row has two columns */
+    cr_assert_eq(cuda_tensor_maps_e4m3(&context, &run, NULL), ATTN_OK);
+    cr_assert_eq(told.dims[0], 64);
+    cr_assert_eq(told.dims[1], 128);
+    cr_assert_eq(told.strides[0], 128);
+    cr_assert_eq(told.strides[1], 128 * 128);
 }

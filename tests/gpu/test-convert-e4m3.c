@@ -10,8 +10,8 @@
 
 enum {
     HEADS = 2,
-    DIM = GPU_E4M3_DIM,
-    PAGE = GPU_E4M3_BLOCK,
+    DIM = 128,
+    PAGE = 128,
     BLOCK = 48, /* of the cache */
     KEYS = 190,
     BLOCKS = (KEYS + BLOCK - 1) / BLOCK,
@@ -90,7 +90,7 @@ static void convert(const struct gpu_convert *a)
 {
     const struct fiber_grid grid = {.x = 3, .threads = GPU_E4M3_THREADS, .shared = GPU_E4M3_SHARED};
 
-    fiber_launch(driver_named(driver_plan_kernels, "gpu_convert_e4m3")->call, a, &grid);
+    fiber_launch(driver_named(driver_plan_kernels, "gpu_convert_e4m3_128")->call, a, &grid);
     cr_assert_eq(memory.entries[0], 0);
     cr_assert_eq(memory.entries[1], 1);
 }
@@ -203,4 +203,56 @@ Test(convert_e4m3, keys_of_a_head_take_it_of_their_own_scale)
     convert(&a);
     check_keys(0, 0xff, 0);
     check_keys(1, 0xff, 0x80);
+}
+
+/* Of 200 columns in 256, a page has 64 tokens, and rows of values have two columns. */
+enum { WIDE = 200, WIDE_COLUMNS = 256, WIDE_KEYS = 70, WIDE_PAGE = 64, WIDE_PAGES = 2 };
+
+static struct {
+    uint8_t codes[2][WIDE_KEYS][WIDE];
+    int32_t entries[WIDE_PAGES];
+    _Alignas(16) uint8_t k[WIDE_PAGES][WIDE_PAGE][WIDE_COLUMNS],
+        v[WIDE_PAGES][WIDE_COLUMNS / 2][2][WIDE_PAGE];
+    struct gpu_marks marks[WIDE_PAGES];
+    uint8_t bits[WIDE_PAGES][WIDE_PAGE][WIDE_COLUMNS / 8];
+} wide;
+
+static uint8_t wide_code(uint32_t side, uint32_t key, uint32_t d)
+{
+    return key < WIDE_KEYS && d < WIDE ? wide.codes[side][key][d] : 0;
+}
+
+Test(convert_e4m3, wide_vectors_have_zeros_behind_them_and_two_columns_in_a_row)
+{
+    const struct fiber_grid grid = {.x = 2, .threads = GPU_E4M3_THREADS, .shared = GPU_E4M3_SHARED};
+    struct gpu_convert a = step();
+
+    memset(&wide, 0xff, sizeof wide);
+    for (uint32_t i = 0; i < sizeof wide.codes; i++)
+        ((uint8_t *)wide.codes)[i] = (uint8_t)(i * 41 + i / 256) & 0xf7;
+    memory.table[0] = 0;
+    memory.kv_lens[0] = WIDE_KEYS;
+    memory.first[1] = WIDE_PAGES;
+    a.run.problem.heads = a.run.problem.kv_heads = 1;
+    a.run.batch.block = WIDE_KEYS;
+    for (uint32_t side = 0; side < 2; side++) {
+        struct gpu_cache *cache = side == 0 ? &a.run.k : &a.run.v;
+        *cache = cache_of(side);
+        cache->base = address(wide.codes[side]);
+        cache->token_stride = cache->head_stride = cache->x_bytes = cache->dim = WIDE;
+    }
+    a.k = address(wide.k);
+    a.v = address(wide.v);
+    a.entries = address(wide.entries);
+    a.marks = address(wide.marks);
+    a.bits = address(wide.bits);
+    fiber_launch(driver_named(driver_plan_kernels, "gpu_convert_e4m3_256")->call, &a, &grid);
+    for (uint32_t key = 0; key < WIDE_PAGES * WIDE_PAGE; key++) {
+        cr_assert_eq(wide.marks[key / WIDE_PAGE].present[0] >> key % WIDE_PAGE & 1, key < WIDE_KEYS);
+        for (uint32_t d = 0; d < WIDE_COLUMNS; d++) {
+            const uint32_t row = d % (WIDE_COLUMNS / 2), half = d / (WIDE_COLUMNS / 2);
+            cr_assert_eq(wide.k[key / WIDE_PAGE][key % WIDE_PAGE][d], wide_code(0, key, d));
+            cr_assert_eq(wide.v[key / WIDE_PAGE][row][half][place_of(key % WIDE_PAGE)], wide_code(1, key, d));
+        }
+    }
 }

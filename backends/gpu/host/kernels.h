@@ -63,6 +63,7 @@ struct gpu_part {
     gpu_handle convert;
     uint32_t converted_block, converted_pages;
     uint64_t workspace_offset, first_pages_offset;
+    uint64_t aside_offset; /* and what CTAs set aside of results, where shared memory is too small */
 };
 
 /* Addresses of the blocks of a plan, or offsets in those of another. */

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 
+#include "constexpr.h"
 #include "divisor.h"
 #include "run.h"
 
@@ -33,20 +34,34 @@ enum gpu_conversion {
 };
 
 /*
- * Of products in e4m3: a page of the workspace is a KV iteration. Keys are [page, token, kv head, column];
- * values are [page, kv head, column, token], as their products take them, and tokens in the order in which a
- * lane has P of them. What does not exist is zeros.
+ * Of products in e4m3: a page of the workspace is a KV iteration, and vectors have as many columns as their
+ * kernel, behind the last one zeros. Keys are [page, token, kv head, column]; values are [page, kv head,
+ * column, token], as their products take them, and tokens in the order in which a lane has P of them. Rows of
+ * these have 128 bytes: where a page has fewer tokens, those of a column of each half. What does not exist is
+ * zeros.
  */
-#define GPU_E4M3_BLOCK   128u
-#define GPU_E4M3_DIM     128u
 #define GPU_E4M3_THREADS 256u
 #define GPU_E4M3_SHARED  20480u /* bytes of a CTA's shared memory */
+#define GPU_E4M3_ROW     128u   /* bytes of a row of values */
+#define GPU_E4M3_MAX_DIM 256u
+
+/* Columns of the kernel for vectors of so many. */
+GPU_CONSTEXPR uint32_t gpu_e4m3_columns(uint32_t dim)
+{
+    return dim <= 128 ? 128 : GPU_E4M3_MAX_DIM;
+}
+
+/* Tokens of a page of as many columns. */
+GPU_CONSTEXPR uint32_t gpu_e4m3_block(uint32_t columns)
+{
+    return columns <= 128 ? 128 : 64;
+}
 
 /* What a kernel has to know of a page and kv head. */
 struct gpu_marks {
-    uint64_t present[GPU_E4M3_BLOCK / 64]; /* which keys exist, a bit for each */
-    uint64_t values;    /* address: which values are NaN, a bit for each: [token, column]. They are zeros */
-    uint32_t nonfinite; /* 1: some are */
+    uint64_t present[2]; /* which keys exist, a bit for each */
+    uint64_t values;     /* address: which values are NaN, a bit for each: [token, column]. They are zeros */
+    uint32_t nonfinite;  /* 1: some are */
     uint32_t reserved;
 };
 

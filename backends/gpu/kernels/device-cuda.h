@@ -635,6 +635,20 @@ GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[16][4], gpu_matrix a, gpu_matrix 
         : GPU__WGMMA_128(d)
         : "l"(a), "l"(b), "r"((uint32_t)adds_to));
 }
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[8][4], gpu_matrix a, gpu_matrix b, bool adds_to)
+{
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3"
+                 " {" GPU__WGMMA_NAMES_64 "}, %32, %33, p, 1, 1; }"
+                 : GPU__WGMMA_64(d)
+                 : "l"(a), "l"(b), "r"((uint32_t)adds_to));
+}
+GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[16][4], const uint32_t a[4], gpu_matrix b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3"
+                 " {" GPU__WGMMA_NAMES_128 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
+                 : GPU__WGMMA_128(d)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
 GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[17][4], const uint32_t a[4], gpu_matrix b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3"

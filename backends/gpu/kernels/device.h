@@ -111,9 +111,9 @@
  *                                   begins d += a b: 16 columns of a in registers, 16 rows of b, which has 64
  *                                   columns, 128 or 256; of 256 also with `a` in shared memory
  *   void gpu_wgmma_rows_e4m3(d, a, gpu_matrix b), and with adds_to
- *                                   the same of codes of e4m3, of which 32 columns are as many bytes: 128
- *                                   rows of b, with `a` in registers 136, four codes of a lane in a word.
- *                                   Sums have 14 bits
+ *                                   the same of codes of e4m3, of which 32 columns are as many bytes: 64 or
+ *                                   128 rows of b, with `a` in registers 128 or 136, four codes of a lane in
+ *                                   a word. Sums have 14 bits
  *   uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
  *                                   four numbers as codes, to nearest even, 448 for larger ones
  *   void gpu_wgmma_commit(void)     closes a group of products

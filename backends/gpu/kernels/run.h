@@ -170,6 +170,7 @@ struct gpu_run {
     uint32_t combines_apart; /* 1: splits of decode are combined by a kernel of their own */
     struct gpu_tensor_map k_map, v_map, q_map;
     uint64_t marks; /* struct gpu_marks of the pages of a workspace in e4m3 (convert.h) */
+    uint64_t aside; /* e4m3: what each CTA sets aside of results, where shared memory is too small */
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */

@@ -159,7 +159,10 @@ static const struct {
     {"heads=1 head_dim=256 q=bf16 block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=64 det=1", &even_lengths, &even,
      true},
+    {"heads=1 head_dim=256 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=64 det=1", &even_lengths, &even,
+     true},
     {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=256 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &rising, true},
 };
 
 static void check_case(struct target_list *list, size_t number, const struct run_options *options)

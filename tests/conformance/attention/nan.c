@@ -28,6 +28,7 @@ static const char *const problems[] = {
     "heads=8 kv_heads=1 head_dim=128 q=f16 kv=e5m2 scales=tensor lse=1",
     "heads=8 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=token-head lse=1",
     "heads=16 kv_heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit",
+    "heads=16 kv_heads=1 head_dim=256 q=e4m3 kv=e4m3 q_scale=unit scales=unit",
     "heads=4 kv_heads=1 head_dim=256 q=bf16 lse=1",
     "heads=4 kv_heads=1 head_dim=512 q=f16 lse=1",
     "heads=4 kv_heads=1 head_dim=512 q=bf16 kv=e4m3 scales=tensor lse=1",

@@ -128,9 +128,9 @@ GPU_INLINE void mma_copy_boxes(const struct gpu_run *run, mma_shared<C> *shared,
         gpu_mbarrier_expect(full, C::KEYS * 128 * blocks / step);
     gpu_warp_barrier();
     if constexpr (C::E4M3 && values) { /* a box of columns of values, which are rows of all keys */
+        constexpr uint32_t rows = C::V_ROWS / step;
         if (lane == 0)
-            gpu_copy_box(to + half * (C::DV / step * 128), map, 0, half * (C::DV / step), kv_head, box.page,
-                         full);
+            gpu_copy_box(to + half * rows * GPU_E4M3_ROW, map, 0, half * rows, kv_head, box.page, full);
     }
     GPU_UNROLL
     for (uint32_t c = 0; !(C::E4M3 && values) && c < blocks; c++)

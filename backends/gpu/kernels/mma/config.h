@@ -29,6 +29,7 @@
 
 #include "device.h"
 
+#include "../convert.h"
 #include "codec8.h"
 #include "rules.h"
 #include "sizes.h"
@@ -40,11 +41,13 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
           uint32_t KvDtype = 0, bool Scaled = false>
 struct mma_config {
     /* Products of warp groups from matrices in shared memory, which begin at multiples of 1 KB. */
-    static constexpr bool WGMMA = GPU_HAS_WGMMA && Rows >= 128 && KvSize != 4;
+    static constexpr bool WGMMA =
+        GPU_HAS_WGMMA && Rows >= 128 && (KvSize == 2 || (KvSize == 1 && (Dk <= 128 || KvDtype == ATTN_E4M3)));
     static constexpr uint32_t MATRIX_BYTES = WGMMA ? 1024 : 128;
     /* Queries, keys, values and P are multiplied in e4m3: those of a workspace, where values are transposed.
      */
-    static constexpr bool E4M3 = WGMMA && KvSize == 1 && KvDtype == ATTN_E4M3 && Dk == 128 && Dv == 128;
+    static constexpr bool E4M3 =
+        WGMMA && KvSize == 1 && KvDtype == ATTN_E4M3 && Dk == Dv && Dk == gpu_e4m3_columns(Dk);
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize, WGMMA, Scaled, E4M3};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1 && !E4M3, KV32 = KvSize == 4, BF16 = QueriesBf16;
@@ -65,8 +68,9 @@ struct mma_config {
     static constexpr bool SCALED = Scaled; /* each key has a scale: 16-bit ones that were converted */
     /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
      * kernel. Without rules those of 8-bit keys are of e4m3 alone. */
-    static constexpr bool EXISTS =
-        SMALL_M || E4M3 || (Rules && (WGMMA || Rows < 128 || Dk <= 128)) || (!Rules && WGMMA && KvSize == 2);
+    static constexpr bool EXISTS = (SMALL_M && (Rules || KvSize == 2 || Dk <= 128)) || E4M3 ||
+                                   (Rules && (WGMMA || Rows < 128 || Dk <= 128)) ||
+                                   (!Rules && WGMMA && KvSize == 2);
     /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
     static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
@@ -111,7 +115,8 @@ struct mma_config {
     /* Bytes of an element, and of a vector, where they are multiplied. */
     static constexpr uint32_t KV_SIZE = CONVERTS ? 2 : KvSize, K_ROW = Dk * KV_SIZE, V_ROW = Dv * KV_SIZE;
     static constexpr uint32_t Q_BYTES = Dk * (KV32 ? 4 : 2), Q_ROW = E4M3 ? Dk : Q_BYTES;
-    static constexpr uint32_t P_SIZE = E4M3 ? 1 : 2; /* bytes of an element */
+    static constexpr uint32_t P_SIZE = E4M3 ? 1 : 2;             /* bytes of an element */
+    static constexpr uint32_t V_ROWS = DV * KEYS / GPU_E4M3_ROW; /* e4m3: of the values of an iteration */
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
@@ -131,9 +136,12 @@ struct mma_config {
     static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
     /*
      * Products of e4m3 are added up with 14 bits: of an equal share of 2^14 keys nothing is left. After so
-     * many iterations results are set aside in shared memory, behind the stages, and summed up there in f32.
+     * many iterations results are set aside in shared memory, behind the stages, or in scratch, and summed up
+     * there in f32.
      */
-    static constexpr uint32_t ASIDE_ITERATIONS = 16;
+    static constexpr uint32_t ASIDE_ITERATIONS = 2048 / KEYS;
+    static constexpr uint32_t ASIDE_BYTES = gpu_mma_aside_bytes(SHAPE);
+    static constexpr bool ASIDE_IN_SCRATCH = gpu_mma_sets_aside_in_scratch(SHAPE) != 0;
     static constexpr uint32_t ASIDE = ROWS * Q_BYTES + STAGES * gpu_mma_stage_bytes(SHAPE);
     static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
     static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);

@@ -169,7 +169,7 @@ GPU_INLINE void mma_find_p(const struct gpu_run *run, mma_shared<C> *shared, mma
             mma_rescale_rows(correction, own->o[0]);
         if constexpr (C::E4M3)
             if ((n - own->begin) % C::ASIDE_ITERATIONS == 0)
-                mma_set_aside<C>(n - own->begin, false, own);
+                mma_set_aside<C>(run, n - own->begin, false, own);
     }
     if constexpr (C::E4M3)
         mma_pack_iteration_e4m3<C>(s, own->p);
@@ -258,7 +258,7 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
     mma_wait_results<C>(own->o);
     mma_release(&shared->pipeline[1], own->end - 1);
     if constexpr (C::E4M3)
-        mma_set_aside<C>(own->end - own->begin, true, own);
+        mma_set_aside<C>(run, own->end - own->begin, true, own);
     GPU_UNROLL
     for (uint32_t h = 0; C::E4M3 && h < 2; h++) /* one of four lanes has it, the others zeros */
         own->sum[0][h] = own->o[0][C::OUT_FRAGMENTS - 1][2 * h];

@@ -288,12 +288,13 @@ GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_share
 /* The columns behind values of e4m3, of which the first sums P up. */
 template <class C> GPU_INLINE void mma_write_ones(unsigned char *stages)
 {
-    constexpr uint32_t columns = C::DV * C::KEYS, chunks = 8 * C::KEYS / 16;
+    constexpr uint32_t row = GPU_E4M3_ROW / 16, chunks = 8 * row;
 
     for (uint32_t i = gpu_thread(); i < 2 * chunks; i += C::THREADS) {
-        const uint32_t code = i % chunks < C::KEYS / 16 ? 0x38383838u : 0;
+        const uint32_t code = i % chunks < row ? 0x38383838u : 0;
         const struct gpu_u128 part = {{code, code, code, code}};
-        gpu_store_u128(stages + (2 + i / chunks) * C::STAGE_BYTES + columns + i % chunks * 16, part);
+        gpu_store_u128(
+            stages + (2 + i / chunks) * C::STAGE_BYTES + C::V_ROWS * GPU_E4M3_ROW + i % chunks * 16, part);
     }
     gpu_wgmma_fence();
     mma_copy_barrier<C>();

@@ -81,11 +81,11 @@ GPU_CONSTEXPR uint32_t gpu_mma_raw_stages(struct gpu_mma_shape s)
 }
 
 /* Bytes of the keys, or the values, of an iteration, as they are multiplied. Behind values of e4m3 are eight
- * columns that sum P up. */
+ * rows of the columns that sum P up. */
 GPU_CONSTEXPR uint32_t gpu_mma_stage_bytes(struct gpu_mma_shape s)
 {
     if (s.e4m3)
-        return gpu_mma_raw_bytes(s) + 8 * gpu_mma_keys(s);
+        return gpu_mma_raw_bytes(s) + 8 * 128;
     return gpu_mma_raw_bytes(s) * (gpu_mma_converts(s) ? 2 : s.kv_size);
 }
 
@@ -172,6 +172,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_aside_bytes(struct gpu_mma_shape s)
     return s.e4m3 ? s.rows * (s.dv + 8) * 4 : 0;
 }
 
+/* Whether there is no room for them in shared memory. */
+GPU_CONSTEXPR uint32_t gpu_mma_sets_aside_in_scratch(struct gpu_mma_shape s)
+{
+    return s.e4m3 && s.dv > 128;
+}
+
 /* A buffer of queries. */
 GPU_CONSTEXPR uint32_t gpu_mma_query_bytes(struct gpu_mma_shape s)
 {
@@ -184,7 +190,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
     return gpu_mma_query_bytes(s) +
            gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * gpu_mma_row_padding(s)) +
            2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s) +
-           gpu_mma_aside_bytes(s);
+           (gpu_mma_sets_aside_in_scratch(s) ? 0 : gpu_mma_aside_bytes(s));
 }
 
 /* Floats between rows of f32 results. A warp of small M puts them in the place of its stages. */

@@ -183,15 +183,25 @@ GPU_INLINE void mma_pack_iteration(bool bf16, const float *scales, mma_iteration
     }
 }
 
+/* Where a lane sets its results aside. */
+template <class C> GPU_INLINE unsigned char *mma_aside_of(const struct gpu_run *run, uint32_t row_warp)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, own = (row_warp * C::OUT_FRAGMENTS * GPU_WARP + lane) * 16;
+
+    if constexpr (C::ASIDE_IN_SCRATCH)
+        return GPU_GLOBAL(unsigned char, run->aside + (uint64_t)gpu_cta() * C::ASIDE_BYTES) + own;
+    else
+        return gpu_shared() + C::FIXED_BYTES + C::ASIDE + own;
+}
+
 /*
  * e4m3: adds what was set aside to the results so far, n iterations behind the first of the work tile, and
  * sets the sum aside unless it is the `last`. They begin at zeros again then.
  */
-template <class C> GPU_INLINE void mma_set_aside(uint32_t n, bool last, mma_consumer<C> *own)
+template <class C>
+GPU_INLINE void mma_set_aside(const struct gpu_run *run, uint32_t n, bool last, mma_consumer<C> *own)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-    unsigned char *at =
-        gpu_shared() + C::FIXED_BYTES + C::ASIDE + (own->row_warp * C::OUT_FRAGMENTS * GPU_WARP + lane) * 16;
+    unsigned char *at = mma_aside_of<C>(run, own->row_warp);
     const bool first = n <= C::ASIDE_ITERATIONS;
     float factor[2];
 

@@ -70,7 +70,8 @@ GPU_INLINE void mma_add_results(const unsigned char *values, const mma_iteration
     }
 }
 
-/* The same in e4m3, of values whose rows are columns, the last of which sum P up. */
+/* The same in e4m3, of values whose rows are columns, the last of which sum P up. A row of 64 keys has two
+ * columns side by side. */
 template <class C>
 GPU_INLINE void mma_add_results_e4m3(const unsigned char *values, const mma_iteration_p<C> p,
                                      mma_out_fragments<C> o)
@@ -80,8 +81,14 @@ GPU_INLINE void mma_add_results_e4m3(const unsigned char *values, const mma_iter
     gpu_wgmma_keep(o[0]);
     gpu_wgmma_begin();
     GPU_UNROLL
-    for (uint32_t k = 0; k < C::KEYS / 32; k++)
-        gpu_wgmma_rows_e4m3(o[0], p[k], gpu_matrix_from(matrix, k * 32));
+    for (uint32_t k = 0; k < C::KEYS / 32; k++) {
+        constexpr uint32_t first = C::KEYS < GPU_E4M3_ROW ? C::V_ROWS / 8 : 0; /* of two: its fragments */
+        if constexpr (first > 0)
+            gpu_wgmma_rows_e4m3(*reinterpret_cast<float(*)[first][4]>(&o[0][0]), p[k],
+                                gpu_matrix_from(matrix, k * 32));
+        gpu_wgmma_rows_e4m3(*reinterpret_cast<float(*)[C::V_ROWS / 8 + 1][4]>(&o[0][first]), p[k],
+                            gpu_matrix_from(matrix, (first > 0 ? C::KEYS : 0) + k * 32));
+    }
 }
 
 /* Begins these products, by code for each type of P. */
