@@ -94,7 +94,7 @@ const struct gpu_kernel gpu_kernels[] = {
      .caps.dim_max = sizeof(union mma_columns_f32),
      .caps.features = MMA_FEATURES,
      .caps.graph_level = ATTN_GRAPH_ALWAYS,
-     .caps.numerics = ATTN_NUMERICS_P_BF16,
+     .caps.numerics = ATTN_NUMERICS_P_E4M3,
      .caps.speed = ATTN_SPEED_OPTIMISED},
     MMA_ROW("decode_mma_any", ATTN__DECODE, MMA_ANY, MMA_ANY | ATTN__TYPE_BLOCKS, ATTN_NUMERICS_UNROUNDED),
     MMA_ROW("prefill_mma_any", ATTN__PREFILL, MMA_ANY, MMA_ANY | ATTN__TYPE_BLOCKS, ATTN_NUMERICS_UNROUNDED),

@@ -68,8 +68,11 @@ struct library *library_get(void)
 
 /* ---------------------------------------------------------------- answers, once for each problem */
 
+enum { MANY_ROWS = 257 }; /* of a KV head */
+
 struct answer {
     struct attn_problem problem;
+    bool many;           /* query rows: keys and values are converted once for all of them */
     uint32_t query_type; /* 0: not served */
     struct answer *next;
 };
@@ -118,13 +121,18 @@ static bool refused(const struct device *device, const struct attn_problem *prob
 }
 
 /* Matrix instructions of GPUs multiply two numbers of 16 bits of one type: queries of f32 become what keys
- * and values are, where these have 16 bits, since else keys become f32 and take up to four times as long.
- * ggml's own kernels round queries too, on the CPU as on GPUs. */
-static uint32_t ask(const struct device *device, const struct attn_problem *problem, char *text, size_t size)
+ * and values are, where these have 16 bits, since else keys become f32 and take up to four times as long;
+ * many of them f16, which keys and values in blocks are converted to then. ggml's own kernels round queries
+ * too, on the CPU as on GPUs. */
+static uint32_t ask(const struct device *device, const struct attn_problem *problem, bool many, char *text,
+                    size_t size)
 {
-    const bool rounds = device->gpu && problem->k_dtype == problem->v_dtype &&
-                        (problem->k_dtype == ATTN_F16 || problem->k_dtype == ATTN_BF16);
-    const uint32_t types[] = {rounds ? problem->k_dtype : ATTN_F32, ATTN_F32};
+    const bool same = problem->k_dtype == problem->v_dtype &&
+                      (problem->k_dtype == ATTN_F16 || problem->k_dtype == ATTN_BF16);
+    const bool blocks =
+        many && attn_block_bytes(problem->k_dtype) != 0 && attn_block_bytes(problem->v_dtype) != 0;
+    const bool rounds = device->gpu && (same || blocks);
+    const uint32_t types[] = {!rounds ? ATTN_F32 : same ? problem->k_dtype : ATTN_F16, ATTN_F32};
     char other[512];
     for (size_t i = 0; i < (rounds ? 2 : 1); i++) {
         struct attn_problem asked = *problem;
@@ -137,16 +145,19 @@ static uint32_t ask(const struct device *device, const struct attn_problem *prob
 
 /* The type of queries by which the device serves a problem, or 0: why, is in `text` the first time. With the
  * lock held. */
-static uint32_t answer(struct device *device, const struct attn_problem *problem, char *text, size_t size)
+static uint32_t answer(struct device *device, const struct node *node, char *text, size_t size)
 {
+    const struct attn_problem *problem = &node->problem;
+    const bool many = (uint64_t)node->tokens * (problem->heads / problem->kv_heads) >= MANY_ROWS;
     for (const struct answer *known = device->answers; known != NULL; known = known->next)
-        if (memcmp(&known->problem, problem, sizeof *problem) == 0)
+        if (known->many == many && memcmp(&known->problem, problem, sizeof *problem) == 0)
             return known->query_type;
-    const uint32_t query_type = ask(device, problem, text, size);
+    const uint32_t query_type = ask(device, problem, many, text, size);
     struct answer *fresh = malloc(sizeof *fresh);
     if (fresh == NULL)
         return query_type;
-    *fresh = (struct answer){.problem = *problem, .query_type = query_type, .next = device->answers};
+    *fresh =
+        (struct answer){.problem = *problem, .many = many, .query_type = query_type, .next = device->answers};
     device->answers = fresh;
     return query_type;
 }
@@ -155,9 +166,9 @@ bool device_adapt(struct device *device, struct node *node)
 {
     char text[512] = "";
     pthread_mutex_lock(&lock);
-    uint32_t query_type = answer(device, &node->problem, text, sizeof text);
+    uint32_t query_type = answer(device, node, text, sizeof text);
     if (query_type == 0 && device->gpu && node_split(node))
-        query_type = answer(device, &node->problem, text, sizeof text);
+        query_type = answer(device, node, text, sizeof text);
     if (query_type == 0 && text[0] != 0)
         report(text);
     pthread_mutex_unlock(&lock);

@@ -4,6 +4,7 @@
 #ifndef ATTN_GPU_BLOCK_READS_H
 #define ATTN_GPU_BLOCK_READS_H
 
+#include "address.h"
 #include "blocks.h"
 
 /* How a vector is read, by code of its own for each: a branch between loads would wait for them. The last two
