@@ -4,8 +4,8 @@
 #ifndef ATTN_GPU_BLOCK_READS_H
 #define ATTN_GPU_BLOCK_READS_H
 
-#include "address.h"
 #include "blocks.h"
+#include "lengths.h"
 
 /* How a vector is read, by code of its own for each: a branch between loads would wait for them. The last two
  * are of types without blocks. */
