@@ -203,6 +203,8 @@ GPU_INLINE void mma_set_aside(const struct gpu_run *run, uint32_t n, bool last, 
 {
     unsigned char *at = mma_aside_of<C>(run, own->row_warp);
     const bool first = n <= C::ASIDE_ITERATIONS;
+    /* What is not there yet is read, too: behind branches each of the loads would be waited for. */
+    const uint32_t keep = first ? 0 : UINT32_MAX;
     float factor[2];
 
     if (first && last)
@@ -215,12 +217,10 @@ GPU_INLINE void mma_set_aside(const struct gpu_run *run, uint32_t n, bool last, 
     }
     GPU_UNROLL
     for (uint32_t i = 0; i < C::OUT_FRAGMENTS; i++) {
-        struct gpu_u128 part = {{0, 0, 0, 0}};
-        if (!first)
-            part = gpu_load_u128(at + i * GPU_WARP * 16);
+        struct gpu_u128 part = gpu_load_u128(at + i * GPU_WARP * 16);
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++) {
-            own->o[0][i][e] = gpu_fma(gpu_f32_of_bits(part.x[e]), factor[e / 2], own->o[0][i][e]);
+            own->o[0][i][e] = gpu_fma(gpu_f32_of_bits(part.x[e] & keep), factor[e / 2], own->o[0][i][e]);
             part.x[e] = gpu_f32_bits(own->o[0][i][e]);
             own->o[0][i][e] = last ? own->o[0][i][e] : 0;
         }
