@@ -30,7 +30,8 @@ GPU_INLINE struct mma_row_epilogue mma_row_epilogue_of(const struct gpu_run *run
         run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
     epilogue.factor = sum == 0 ? 0 : correction / epilogue.sum;
     if (C::SCALES && !mma_scale_per_key<C>(run->problem.v_scale)) /* of e4m3 a sequence may have its own */
-        epilogue.factor *= gpu_scale_at(&run->v.scale, C::E4M3 || C::KV8 ? s->index : 0, 0, kv_head);
+        epilogue.factor *=
+            gpu_scale_at(&run->v.scale, C::E4M3 || (C::KV8 && C::PREFILL_ONLY) ? s->index : 0, 0, kv_head);
     return epilogue;
 }
 
