@@ -38,12 +38,20 @@ static void check_flags(const void *row, uint32_t flags, struct attn_reason *why
     attn__caps_refuse(why, ATTN_REASON_CPU_FLAGS, "cpu_flags", got, wanted);
 }
 
-static void check_lse(const void *row, uint32_t flags, const struct attn_problem *problem,
+static void check_row(const void *row, uint32_t flags, const struct attn_problem *problem,
                       struct attn_reason *why)
 {
+    const struct cpu_kernel *kernel = row;
+
     (void)flags;
-    if (((const struct cpu_kernel *)row)->no_lse && problem->lse != 0)
+    if (kernel->no_lse && problem->lse != 0)
         attn__caps_refuse(why, ATTN_REASON_LSE, "lse", "1", "0");
+    if (!kernel->in_place)
+        return;
+    if (problem->head_dim < CPU_PLACE_DIMS || problem->head_dim_vo < CPU_PLACE_DIMS)
+        attn__caps_refuse(why, ATTN_REASON_HEAD_DIM, "head_dim", "less than 16", "16 or more");
+    if (problem->layout == ATTN_PAGED_X && problem->kv_source != ATTN_KV_NEW)
+        attn__caps_refuse(why, ATTN_REASON_LAYOUT, "layout", "paged-x", "another one");
 }
 
 static struct attn__caps_table get_table(void)
@@ -55,7 +63,7 @@ static struct attn__caps_table get_table(void)
                                      .separator = " ",
                                      .check_limit = check_counts,
                                      .check_device = check_flags,
-                                     .check_resources = check_lse};
+                                     .check_resources = check_row};
 }
 
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,

@@ -13,7 +13,7 @@
 #include "cpu.h"
 
 enum {
-    FEATURES = 4,
+    FEATURES = 3,
     WORDS = 8
 }; /* array sizes, with a NULL behind the features of a level and the words of a feature */
 
@@ -93,16 +93,18 @@ __attribute__((unused)) static bool has_avx512(void)
 }
 
 /*
- * Tiles and their products of bf16 and int8, and AVX-512 BF16. Linux gives a process the room for tiles when
- * it asks; that the system saves them is part of the answer.
+ * Tiles and their products of bf16 and int8, and AVX-512 BF16 and VNNI. Linux gives a process the room for
+ * tiles when it asks; that the system saves them is part of the answer.
  */
 __attribute__((unused)) static bool has_amx(void)
 {
-    const unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25, avx512_bf16 = 1u << 5;
+    const unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25, avx512_bf16 = 1u << 5,
+                   avx512_vnni = 1u << 11;
     const long request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA */
     unsigned a, b, c, d;
 
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bf16) == 0 || (d & tile) == 0 || (d & int8) == 0)
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (c & avx512_vnni) == 0 || (d & bf16) == 0 ||
+        (d & tile) == 0 || (d & int8) == 0)
         return false;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0 &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;

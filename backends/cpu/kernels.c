@@ -28,6 +28,24 @@
         ROW(kind_, upper_, "e4m3", ATTN__TYPE_E4M3, name_, rows_),                                           \
         ROW(kind_, upper_, "e5m2", ATTN__TYPE_E5M2, name_, rows_),                                           \
         ROW(kind_, upper_, "mixed", ATTN__TYPES_ALL | ATTN__TYPE_BLOCKS, name_, rows_)
+/* Queries, keys and values are int8, and scores are sums of integers. */
+#define INTEGER_ROW(name_)                                                                                   \
+    {                                                                                                        \
+        .caps = {.name = "paged_decode_int8_integer_" #name_,                                                \
+                 .phases = ATTN__DECODE,                                                                     \
+                 .q_types = ATTN__TYPE_INT8,                                                                 \
+                 .kv_types = ATTN__TYPE_INT8,                                                                \
+                 .out_types = ATTN__TYPES_ALL,                                                               \
+                 .dim_multiple = 1,                                                                          \
+                 .dim_max = DIM_MAX,                                                                         \
+                 .features = ATTN__HAS_ALL,                                                                  \
+                 .graph_level = ATTN_GRAPH_ALWAYS,                                                           \
+                 .numerics = ATTN_NUMERICS_UNROUNDED,                                                        \
+                 .speed = ATTN_SPEED_OPTIMISED},                                                             \
+        .run = cpu_decode_##name_##_run, .scratch_bytes = cpu_decode_##name_##_scratch,                      \
+        .store = cpu_store_##name_, .level = CPU_LEVEL_##name_, .prefill_rows = CPU_PREFILL_ROWS,            \
+        .in_place = true                                                                                     \
+    }
 /* Weights are rounded to bf16 and added up rounded, where queries, keys, values and results are bf16. */
 #define ROUNDED_ROW(name_, rows_)                                                                            \
     {                                                                                                        \
@@ -48,8 +66,11 @@
 #define ROWS_vectors(name_)                                                                                  \
     ROWS(decode, ATTN__DECODE, name_, CPU_PREFILL_ROWS),                                                     \
         ROWS(prefill, ATTN__PREFILL, name_, CPU_PREFILL_ROWS),
+#define ROWS_integers(name_) INTEGER_ROW(name_),
+#define ROWS_both(name_)     ROWS_integers(name_) ROWS_vectors(name_)
 #define ROWS_tiles(name_)                                                                                    \
-    ROWS(decode, ATTN__DECODE, name_, CPU_PREFILL_TILES_ROWS), ROUNDED_ROW(name_, CPU_PREFILL_TILES_ROWS),   \
+    INTEGER_ROW(name_), ROWS(decode, ATTN__DECODE, name_, CPU_PREFILL_TILES_ROWS),                           \
+        ROUNDED_ROW(name_, CPU_PREFILL_TILES_ROWS),                                                          \
         ROWS(prefill, ATTN__PREFILL, name_, CPU_PREFILL_TILES_ROWS),
 
 const struct cpu_kernel cpu_kernels[] = {

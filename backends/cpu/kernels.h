@@ -230,6 +230,9 @@ enum cpu_level {
 #define CPU_PREFILL_TILES_ROWS 768u
 #define CPU_PREFILL_ITEMS      4u
 
+/* Vectors of int8 of so many elements are read in place by all levels. */
+#define CPU_PLACE_DIMS 16u
+
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct cpu_kernel {
     struct attn__caps caps;
@@ -239,6 +242,7 @@ struct cpu_kernel {
     uint32_t level;        /* enum cpu_level */
     uint32_t prefill_rows; /* of a work item at most */
     bool no_lse;           /* a problem cannot have the log-sum-exp */
+    bool in_place;         /* vectors have at least CPU_PLACE_DIMS elements, in one piece */
 };
 
 extern const struct cpu_kernel cpu_kernels[];

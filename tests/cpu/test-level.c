@@ -89,7 +89,8 @@ static void check(const char *flags, const char *types, const char *decode, cons
 
     ATTN_INIT(&options);
     ATTN_INIT(&err);
-    snprintf(text, sizeof text, "heads=8 kv_heads=2 head_dim=64 q=f32 %s", types);
+    snprintf(text, sizeof text, "heads=8 kv_heads=2 head_dim=64 q=%s %s",
+             strstr(types, "q_scale") != NULL ? "int8" : "f32", types);
     snprintf(variable, sizeof variable, "ATTN_CPU_FLAGS=%s", flags);
     options.given = ATTN_GIVEN_LOG;
     options.variables = variables;
@@ -135,6 +136,19 @@ static void check_level(const char *flags, const char *level)
     }
 }
 
+/* Queries and keys of int8: products of integers, for decode, where the level `integers` has them. */
+static void check_integers(const char *flags, const char *integers, const char *level)
+{
+    char decode[64], prefill[64];
+
+    snprintf(decode, sizeof decode, "paged_decode_int8_%s%s", integers != NULL ? "integer_" : "",
+             integers != NULL ? integers : level);
+    snprintf(prefill, sizeof prefill, "paged_prefill_int8_%s", level);
+    check(flags, "q_scale=unit kv=int8 scales=unit", decode, prefill);
+    snprintf(decode, sizeof decode, "paged_decode_int8_%s", level);
+    check(flags, "q_scale=unit kv=int8 scales=unit layout=paged-x", decode, prefill);
+}
+
 /* The best level that the machine has, without those before `first`; NULL: none. */
 static const char *best_level(size_t first)
 {
@@ -168,6 +182,16 @@ int main(int argc, char **argv)
         printf("the best level is %s, not %s\n", best != NULL ? best : "none", argv[1]);
         failures++;
     }
+#if defined(__x86_64__)
+    if (has("amx"))
+        check_integers("", "amx", "amx");
+    if (has("avx512"))
+        check_integers("avx512", NULL, "avx512");
+    if (has("avx512") && __builtin_cpu_supports("avx512vnni"))
+        check_integers("avx512,vnni", "avx512vnni", "avx512");
+    if (has("avx2"))
+        check_integers("avx2,fma,f16c", "avx2", "avx2");
+#endif
     check_level("", best);
     check_level("-" FOREIGN, best);
     check_level("none", NULL);

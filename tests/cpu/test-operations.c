@@ -250,6 +250,51 @@ static void test_transposition(void)
         EACH("transpose", rows[at], (float)(l * VEC_LANES + at));
 }
 
+#ifdef DOT_CODES
+/* Sums of products of codes, extreme ones first, at addresses that are not aligned. */
+static void test_dots(void)
+{
+    enum { DIM = 576, KEYS = 8, TURNS = 64 };
+    static int8_t code[(KEYS + 1) * (DIM + 1)]; /* the query's are first */
+    uint32_t bits = 1;
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        const char *keys[KEYS];
+        dot_code q[DIM];
+        dots a[KEYS / DOT_KEYS];
+        float s[KEYS];
+        int32_t sum = 0;
+        for (uint32_t i = 0; i < (KEYS + 1) * (DIM + 1); i++) {
+            bits = bits * UINT32_C(1664525) + UINT32_C(1013904223);
+            code[i] = turn < 4 ? (int8_t)((i < DIM ? turn : turn >> 1) % 2 != 0 ? 127 : -128)
+                               : (int8_t)(bits >> 24);
+        }
+        for (uint32_t d = 0; d < DIM; d++) {
+            q[d] = code[d];
+            sum += code[d];
+        }
+        for (uint32_t j = 0; j < KEYS; j++)
+            keys[j] = (const char *)code + (j + 1) * DIM + (j & 1);
+        for (uint32_t j = 0; j < KEYS / DOT_KEYS; j++) {
+            a[j] = dot_begin(sum);
+            for (uint32_t d = 0; d < DIM; d += DOT_CODES)
+                a[j] = dot_add(a[j], dot_keys(keys + j * DOT_KEYS, d), dot_query(q + d));
+        }
+#if DOT_KEYS == 1
+        for (uint32_t j = 0; j < KEYS; j += 4)
+            vec4_store(s + j, dot_sum4(a[j], a[j + 1], a[j + 2], a[j + 3]));
+#else
+        dots_store(1, KEYS, a, s, KEYS);
+#endif
+        for (uint32_t j = 0; j < KEYS; j++) {
+            int32_t wanted = 0;
+            for (uint32_t d = 0; d < DIM; d++)
+                wanted += code[d] * (int8_t)keys[j][d];
+            expect("dot", turn << 8 | j, s[j], (float)wanted);
+        }
+    }
+}
+#endif
+
 #ifdef VEC_TILES
 /* The number that a lane's code is. */
 static float code_of_lane(vec_int codes, uint32_t lane)
@@ -312,6 +357,10 @@ static void test_copies(void)
 static bool runs_here(void)
 {
 #if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
+    if (!__builtin_cpu_supports("avx512vnni"))
+        return false;
+#endif
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #elif defined(__AVX2__)
@@ -339,6 +388,9 @@ int main(void)
     test_lanes();
     test_reductions();
     test_transposition();
+#ifdef DOT_CODES
+    test_dots();
+#endif
 #ifdef VEC_TILES
     test_rounded_powers();
     test_pairs();

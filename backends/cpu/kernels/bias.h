@@ -146,7 +146,7 @@ static uint64_t bias_fill(const struct bias_rules *rules, const struct cpu_bias 
 }
 
 /* Narrows the keys [*lo, *hi) that a row may see to those from the first to the last that its mask shows. */
-static void bias_narrow(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t end,
+INLINE void bias_narrow(const struct bias_rules *rules, const struct cpu_bias *bias, uint32_t end,
                         uint32_t *lo, uint32_t *hi)
 {
     float values[CPU_TILE_KEYS];

@@ -43,6 +43,7 @@ struct decode_block {
     uint32_t q_stride, o_stride;
     enum vec_type k_type, v_type;
     float cap;      /* soft cap in units of log2, 0 = none */
+    bool ints;      /* scores are sums of integers: decode-int8.h */
     bool scaled;    /* scores and weights are multiplied by scales of keys and values */
     bool one_scale; /* they do not depend on the key */
     struct decode_rules rules;
@@ -53,6 +54,7 @@ struct decode_block {
     uint64_t *seen;           /* keys of this tile that each row sees */
     float *values[2];         /* of tokens: of this tile, and of the next */
     float *q, *score, *tile, *span, *total;
+    float *unit;                      /* of each row, if scores are sums of integers: their factor */
     float *m, *m_total, *l, *l_total; /* row max in units of log2, row sum */
     float *correction;                /* factor of a row's span for this tile */
 };

@@ -233,6 +233,17 @@ typedef void (*sums_fn)(const struct step *v, uint32_t dim, const float *p, int 
 #define STEPS_OF_TYPE(name, type)                                                                            \
     STEPS_OF(name, type, 1) STEPS_OF(name, type, 2) STEPS_OF(name, type, 3) STEPS_OF(name, type, 4)
 
+#define STEPS_BY_ROWS(kind, name)                                                                            \
+    {                                                                                                        \
+        kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
+    }
+
+#ifdef VEC_INT8_ALONE
+STEPS_OF_TYPE(int8, VEC_INT8)
+
+static const scores_fn scores_table[STEP_TYPES][STEP_ROWS] = {[VEC_INT8] = STEPS_BY_ROWS(scores, int8)};
+static const sums_fn sums_table[STEP_TYPES][STEP_ROWS] = {[VEC_INT8] = STEPS_BY_ROWS(sums, int8)};
+#else
 STEPS_OF_TYPE(f32, VEC_F32)
 STEPS_OF_TYPE(f16, VEC_F16)
 STEPS_OF_TYPE(bf16, VEC_BF16)
@@ -249,10 +260,6 @@ STEPS_OF_TYPE(q5_1, VEC_Q5_1)
 STEPS_OF_TYPE(iq4_nl, VEC_IQ4_NL)
 STEPS_OF_TYPE(e4m3finite, VEC_E4M3_FINITE)
 
-#define STEPS_BY_ROWS(kind, name)                                                                            \
-    {                                                                                                        \
-        kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
-    }
 static const scores_fn scores_table[STEP_TYPES][STEP_ROWS] = {
     STEPS_BY_ROWS(scores, f32),      STEPS_BY_ROWS(scores, f16),      STEPS_BY_ROWS(scores, bf16),
     STEPS_BY_ROWS(scores, int8),     STEPS_BY_ROWS(scores, e4m3),     STEPS_BY_ROWS(scores, e5m2),
@@ -265,5 +272,6 @@ static const sums_fn sums_table[STEP_TYPES][STEP_ROWS] = {
     STEPS_BY_ROWS(sums, e4m3fnuz), STEPS_BY_ROWS(sums, e5m2fnuz), STEPS_BY_ROWS(sums, q8_0),
     STEPS_BY_ROWS(sums, q4_0),     STEPS_BY_ROWS(sums, q4_1),     STEPS_BY_ROWS(sums, q5_0),
     STEPS_BY_ROWS(sums, q5_1),     STEPS_BY_ROWS(sums, iq4_nl),   STEPS_BY_ROWS(sums, e4m3finite)};
+#endif
 
 #endif

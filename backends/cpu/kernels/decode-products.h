@@ -16,7 +16,7 @@
 #ifndef ATTN_CPU_KERNELS_DECODE_PRODUCTS_H
 #define ATTN_CPU_KERNELS_DECODE_PRODUCTS_H
 
-#include "decode-block.h"
+#include "decode-int8.h"
 
 #ifdef VEC_TILES
 
@@ -56,9 +56,12 @@ static uint32_t tiled_groups(uint32_t rows, uint32_t each)
     return (rows + each - 1) / each;
 }
 
-/* The bf16 that make up a number of a query exactly, or if it was multiplied with a scale, an f32. */
+/* The bf16 that make up a number of a query exactly, or if it was multiplied with a scale, an f32; 1 of
+ * codes. */
 static uint32_t query_terms(const struct attn_problem *problem)
 {
+    if (int8_products(problem))
+        return 1;
     if (problem->k_dtype == ATTN_INT8 || problem->q_dtype == ATTN_F32 || problem->q_scale != ATTN_SCALES_NONE)
         return MOST_TERMS;
     return problem->q_dtype == ATTN_BF16 ? 1 : 2;
@@ -165,6 +168,18 @@ static void stage_query(const struct decode_block *w, const float *q, uint32_t i
     }
 }
 
+/* The same of a query whose codes are its only terms. */
+static void stage_codes(const struct decode_block *w, const dot_code *q, uint32_t i, char *tiles)
+{
+    const uint32_t column = i % w->rows % w->products.q_rows;
+    w->products.odd[i] = false;
+    w->products.unit[i] = 1;
+    for (uint32_t d = 0; d < w->dim; d += PIECE, tiles += TILE_BYTES)
+        for (uint32_t row = 0; row < TILE_ROWS; row++, q += 4)
+            for (uint32_t j = 0; j < 4; j++)
+                tiles[row * PIECE + column * 4 + j] = (char)q[j];
+}
+
 static size_t query_tile(const struct decode_block *w, uint32_t head, uint32_t group)
 {
     const uint32_t pieces = w->dim * vec_size(w->k_type) / PIECE;
@@ -181,14 +196,19 @@ static void tiled_queries(struct decode_block *w)
     const struct cpu_run *run = w->run;
     own->groups = tiled_groups(w->rows, own->q_rows);
     for (uint32_t i = 0; i < w->heads * w->rows; i++) {
-        const float *q = w->q + (size_t)i * w->q_stride;
+        char *tiles = own->q + query_tile(w, i / w->rows, i % w->rows / own->q_rows);
+        float *q = w->q + (size_t)i * w->q_stride;
+        if (w->ints) {
+            stage_codes(w, int8_codes(q), i, tiles);
+            continue;
+        }
         if (!own->scores_in_int) {
             const uint32_t t = i % w->rows / run->group;
             query_convert(run, w->work, t, (w->head + i / w->rows) * run->group + i % run->group, 1,
                           own->query);
             q = own->query;
         }
-        stage_query(w, q, i, own->q + query_tile(w, i / w->rows, i % w->rows / own->q_rows));
+        stage_query(w, q, i, tiles);
     }
 }
 
@@ -339,7 +359,9 @@ static void tiled_scores(const struct decode_block *w, size_t row, const struct 
                          const struct cursor *next)
 {
     const uint32_t terms = w->products.q_terms;
-    if (w->products.scores_in_int)
+    if (w->ints)
+        tiled_scores_of(w, true, 1, row, keys, next);
+    else if (w->products.scores_in_int)
         tiled_scores_of(w, true, MOST_TERMS, row, keys, next);
     else if (terms == 1)
         tiled_scores_of(w, false, 1, row, keys, next);

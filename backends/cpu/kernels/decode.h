@@ -14,15 +14,8 @@
 #ifndef ATTN_CPU_KERNELS_DECODE_H
 #define ATTN_CPU_KERNELS_DECODE_H
 
+#include "decode-int8.h"
 #include "decode-products.h"
-
-/* Vectors that are shorter than one of the machine, or in pieces, cannot be read in place; prefill stages
- * them. */
-static bool decode_needs_staging(const struct attn_problem *problem)
-{
-    return problem->head_dim < VEC_LANES || problem->head_dim_vo < VEC_LANES ||
-           (problem->layout == ATTN_PAGED_X && problem->kv_source != ATTN_KV_NEW);
-}
 
 /* The block's shape, and its arrays in `scratch`, which may be NULL. Returns the bytes of the arrays. */
 static uint64_t decode_lay_out(struct decode_block *w, const struct attn_problem *problem, float *scratch)
@@ -31,7 +24,8 @@ static uint64_t decode_lay_out(struct decode_block *w, const struct attn_problem
     size_t used = 0;
     w->dim = problem->head_dim;
     w->dim_vo = problem->head_dim_vo;
-    w->q_stride = vec_padded(w->dim);
+    w->ints = int8_products(problem);
+    w->q_stride = w->ints ? int8_stride(w->dim) : vec_padded(w->dim);
     w->o_stride = vec_padded(w->dim_vo);
     w->q = take_floats(scratch, &used, rows * w->q_stride);
     w->tile = take_floats(scratch, &used, rows * w->o_stride);
@@ -43,6 +37,8 @@ static uint64_t decode_lay_out(struct decode_block *w, const struct attn_problem
     w->l = take_floats(scratch, &used, rows);
     w->l_total = take_floats(scratch, &used, rows);
     w->correction = take_floats(scratch, &used, rows);
+    if (w->ints)
+        w->unit = take_floats(scratch, &used, rows);
     w->seen = take_objects(scratch, &used, rows, sizeof *w->seen);
     if (problem->alibi != ATTN_ALIBI_NONE)
         w->slope = take_objects(scratch, &used, rows, sizeof *w->slope);
@@ -71,6 +67,10 @@ static void decode_queries(const struct decode_block *w)
         const uint32_t t = i % w->rows / run->group;
         const uint32_t h = (w->head + i / w->rows) * run->group + i % run->group;
         float *q = w->q + (size_t)i * w->q_stride;
+        if (w->ints) {
+            w->unit[i] = int8_query(run, w->work, t, h, q);
+            continue;
+        }
         query_convert(run, w->work, t, h, factor, q);
         if (rest) { /* the last vector of a key overlaps the one before: zeros there */
             memmove(q + full + VEC_LANES - rest, q + full, rest * sizeof *q);
@@ -120,7 +120,8 @@ static void decode_qk(const struct decode_block *w, size_t row, uint32_t rows, c
         const size_t first = row + (size_t)(i % keys->heads) * w->rows;
         float *s = w->score + first * SCORE_STRIDE + keys->first[i / keys->heads];
         cursor_step(keys, next, i, &k);
-        const scores_fn *scores = scores_table[step_type(w->k_type, &k, w->dim)];
+        const scores_fn *scores =
+            w->ints ? int8_scores_table : scores_table[step_type(w->k_type, &k, w->dim)];
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
             const uint32_t n = rows - r < STEP_ROWS ? rows - r : STEP_ROWS;
             scores[n - 1](&k, w->dim, w->q + (first + r) * w->q_stride, w->q_stride,
@@ -163,6 +164,7 @@ static void decode_scales(const struct decode_block *w, const struct decode_tile
 /* What happens to a row's scores; NULL: nothing. */
 struct score_rules {
     uint64_t seen; /* is not 0 */
+    float unit;    /* of scores that are sums of integers */
     const struct tile_scales *scales;
     const struct bias_slope *slope;
     float distance; /* from the anchor of the slope to the tile's first key */
@@ -175,6 +177,8 @@ INLINE vec decode_scores(const struct decode_block *w, const struct score_rules 
                          uint32_t i)
 {
     vec x = vec_load_f32(s + i);
+    if (w->ints)
+        x = vec_mul(x, vec_set(rules->unit));
     if (rules->scales != NULL)
         x = vec_mul(x, vec_load_f32(rules->scales->k + i));
     if (w->cap > 0)
@@ -279,6 +283,8 @@ static void decode_weights(const struct decode_block *w, uint32_t head, const st
         const uint32_t t = r / w->run->group;
         struct score_rules rules = {.seen = tile->seen[t], .scales = w->scaled ? &scales : NULL};
         bool zero = tile->zero[t];
+        if (w->ints)
+            rules.unit = w->unit[row];
         if (w->rules.bias.by_head && rules.seen != 0)
             rules.seen &= bias_fill(&w->rules.bias, &w->bias[row], tile->base, 0, tile->count,
                                     w->work->kv_len, values, &zero);

@@ -59,6 +59,11 @@ typedef vec (*convert_fn)(const char *src, uint32_t n, vec factor, float *dst);
     {                                                                                                        \
         return vec_convert(type, src, n, factor, dst);                                                       \
     }
+#ifdef VEC_INT8_ALONE
+CONVERT_OF(int8, VEC_INT8)
+
+static const convert_fn convert_table[VEC_TYPES] = {[VEC_INT8] = convert_int8};
+#else
 CONVERT_OF(f32, VEC_F32)
 CONVERT_OF(f16, VEC_F16)
 CONVERT_OF(bf16, VEC_BF16)
@@ -77,6 +82,7 @@ CONVERT_OF(iq4_nl, VEC_IQ4_NL)
 static const convert_fn convert_table[VEC_TYPES] = {
     convert_f32,      convert_f16,  convert_bf16, convert_int8, convert_e4m3, convert_e5m2, convert_e4m3fnuz,
     convert_e5m2fnuz, convert_q8_0, convert_q4_0, convert_q4_1, convert_q5_0, convert_q5_1, convert_iq4_nl};
+#endif
 
 /* All columns of the work item's query token t and query head h as f32, times `factor`. */
 static void query_convert(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t,

@@ -278,4 +278,6 @@ INLINE void vec_transpose(vec *a)
     }
 }
 
+#include "madd.h"
+
 #endif

@@ -297,4 +297,8 @@ INLINE void vec_transpose(vec *a)
         vec_transpose_quarters(b[i], b[4 + i], b[8 + i], b[12 + i], a + i, 4);
 }
 
+#ifdef __AVX512VNNI__ /* other products of int8 are not faster than those of f32 */
+#include "vnni.h"
+#endif
+
 #endif
