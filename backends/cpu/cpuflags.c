@@ -110,6 +110,11 @@ __attribute__((unused)) static bool has_amx(void)
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 #elif defined(__aarch64__)
+__attribute__((unused)) static bool has_dotprod(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+
 /*
  * Bits of a vector of SVE; 0 without SVE. Linux may give a process less than the machine has; threads inherit
  * what the thread has that starts them.

@@ -192,6 +192,11 @@ int main(int argc, char **argv)
     if (has("avx2"))
         check_integers("avx2,fma,f16c", "avx2", "avx2");
 #endif
+#if defined(__aarch64__)
+    check_integers("neon", "neon", "neon");
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0)
+        check_integers("neon,dotprod", "neondot", "neon");
+#endif
     check_level("", best);
     check_level("-" FOREIGN, best);
     check_level("none", NULL);

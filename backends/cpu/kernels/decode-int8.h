@@ -73,13 +73,13 @@ INLINE void int8_add(uint32_t rows, uint32_t keys, const char *const *k, size_t 
                      size_t q_stride, dots *a)
 {
     const uint32_t n = keys / DOT_KEYS;
-    dots x[STEP_ROWS];
+    dot_operand x[STEP_ROWS];
     UNROLL
     for (uint32_t r = 0; r < rows; r++)
         x[r] = dot_query(q + r * q_stride);
     UNROLL
     for (uint32_t j = 0; j < n; j++) {
-        const dots y = dot_keys(k + j * DOT_KEYS, at);
+        const dot_operand y = dot_keys(k + j * DOT_KEYS, at);
         UNROLL
         for (uint32_t r = 0; r < rows; r++)
             a[r * n + j] = dot_add(a[r * n + j], y, x[r]);

@@ -14,7 +14,7 @@
 #define DOT_KEYS  1u
 
 typedef int16_t dot_code;
-typedef __m256i dots;
+typedef __m256i dots, dot_operand;
 
 INLINE dots dot_begin(int32_t query)
 {
@@ -22,17 +22,17 @@ INLINE dots dot_begin(int32_t query)
     return _mm256_setzero_si256();
 }
 
-INLINE dots dot_query(const dot_code *q)
+INLINE dot_operand dot_query(const dot_code *q)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)q);
 }
 
-INLINE dots dot_keys(const char *const *keys, size_t at)
+INLINE dot_operand dot_keys(const char *const *keys, size_t at)
 {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(keys[0] + at)));
 }
 
-INLINE dots dot_add(dots sum, dots keys, dots query)
+INLINE dots dot_add(dots sum, dot_operand keys, dot_operand query)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(keys, query));
 }

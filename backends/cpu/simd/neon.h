@@ -309,4 +309,43 @@ INLINE void vec_transpose(vec *a)
         a[i] = (vec){top[i], bottom[i]};
 }
 
+/* Products of int8: see madd.h. */
+#define DOT_CODES 16u
+#define DOT_KEYS  1u
+
+typedef int8_t dot_code;
+typedef int8x16_t dot_operand;
+typedef int32x4_t dots;
+
+INLINE dots dot_begin(int32_t query)
+{
+    (void)query;
+    return vdupq_n_s32(0);
+}
+
+INLINE dot_operand dot_query(const dot_code *q)
+{
+    return vld1q_s8(q);
+}
+
+INLINE dot_operand dot_keys(const char *const *keys, size_t at)
+{
+    return vld1q_s8((const int8_t *)keys[0] + at);
+}
+
+INLINE dots dot_add(dots sum, dot_operand keys, dot_operand query)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_s32(sum, keys, query);
+#else
+    sum = vpadalq_s16(sum, vmull_s8(vget_low_s8(keys), vget_low_s8(query)));
+    return vpadalq_s16(sum, vmull_high_s8(keys, query));
+#endif
+}
+
+INLINE vec4 dot_sum4(dots a, dots b, dots c, dots d)
+{
+    return vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d)));
+}
+
 #endif

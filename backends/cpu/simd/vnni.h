@@ -11,14 +11,14 @@
 #define DOT_KEYS  4u
 
 typedef int8_t dot_code;
-typedef __m512i dots;
+typedef __m512i dots, dot_operand;
 
 INLINE dots dot_begin(int32_t query)
 {
     return _mm512_maskz_set1_epi32(0x1111, -128 * query);
 }
 
-INLINE dots dot_query(const dot_code *q)
+INLINE dot_operand dot_query(const dot_code *q)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q));
 }
@@ -28,7 +28,7 @@ INLINE __m128i dot_load(const char *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-INLINE dots dot_keys(const char *const *keys, size_t at)
+INLINE dot_operand dot_keys(const char *const *keys, size_t at)
 {
     __m512i x = _mm512_castsi128_si512(dot_load(keys[0] + at));
     x = _mm512_inserti32x4(x, dot_load(keys[1] + at), 1);
@@ -37,7 +37,7 @@ INLINE dots dot_keys(const char *const *keys, size_t at)
     return _mm512_xor_si512(x, _mm512_set1_epi8(-128));
 }
 
-INLINE dots dot_add(dots sum, dots keys, dots query)
+INLINE dots dot_add(dots sum, dot_operand keys, dot_operand query)
 {
     return _mm512_dpbusd_epi32(sum, keys, query);
 }
