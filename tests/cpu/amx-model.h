@@ -184,5 +184,6 @@ static inline simde__m512 model_add_products(simde__m512 sum, simde__m512i a, si
 #define __m512bh                               simde__m512i
 
 #include "simd/amx.h"
+#include "simd/madd.h" /* in place of VNNI */
 
 #endif
