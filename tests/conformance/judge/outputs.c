@@ -17,6 +17,7 @@ struct result {
     double before_rounding;
     double size;
     double token_squares; /* squares of the sizes of single tokens */
+    double least_size;    /* that a row is judged by */
     double worst;         /* rms of the worst row, relative */
     uint32_t worst_row;
     uint32_t worst_head;
@@ -70,7 +71,7 @@ static bool judge_row(struct result *result, const struct outputs *outputs, uint
     result->error += sum;
     result->before_rounding += before;
     result->size += size;
-    double relative = sum == 0 ? 0 : sqrt(sum / size);
+    double relative = sum == 0 ? 0 : sqrt(sum / fmax(size, result->least_size));
     if (relative > result->worst) {
         result->worst = relative;
         result->worst_row = row;
@@ -181,6 +182,28 @@ static bool judge_codes(uint32_t dtype, const unsigned char *codes, const double
     return true;
 }
 
+/*
+ * The least sum of squares that a row is judged by. Where a kernel makes f16 of values in blocks, P is f16,
+ * too: a row of values that are small beside the others of the case has the roundings of these, which its
+ * weights leave.
+ */
+static double least_size_of(const struct outputs *outputs, const struct reference *reference)
+{
+    const struct attn_problem *problem = outputs->problem;
+    size_t pairs = (size_t)outputs->rows * problem->heads, numbers = pairs * problem->head_dim_vo;
+    double squares = 0;
+
+    if (outputs->numerics != ATTN_NUMERICS_P_E4M3 || attn_block_bytes(problem->v_dtype) == 0)
+        return 0;
+    for (size_t i = 0; i < numbers; i++) {
+        double number = reference->result.out[i];
+        squares += reference->result.seen[i / problem->head_dim_vo] != ORACLE_SKIPPED && isfinite(number)
+                       ? number * number
+                       : 0;
+    }
+    return pairs > 0 ? squares / (double)pairs * 0x1p-28 : 0;
+}
+
 /* The sequence of a row. */
 static uint32_t sequence_of(const struct outputs *outputs, uint32_t row)
 {
@@ -274,9 +297,9 @@ static bool judge_all(const struct outputs *outputs, const struct result *result
 bool outputs_judge(const struct outputs *outputs, const struct reference *reference, char *why, size_t size)
 {
     double *vector = need(calloc(outputs->problem->head_dim_vo, sizeof *vector));
-    struct result result = {.bound =
-                                oracle_bound_out((enum oracle_class)outputs->numerics,
-                                                 outputs->problem->out_dtype, reference->result.largest)};
+    struct result result = {.bound = oracle_bound_out((enum oracle_class)outputs->numerics,
+                                                      outputs->problem->out_dtype, reference->result.largest),
+                            .least_size = least_size_of(outputs, reference)};
     bool good = true;
 
     for (uint32_t row = 0; good && row < outputs->rows; row++) {
