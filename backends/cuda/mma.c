@@ -138,8 +138,7 @@ static bool has_key_scales(const struct attn_problem *p)
 /*
  * What the kernel has no code for, in its name: of tiles of these rows there are kernels without masks, soft
  * cap, ALiBi and P of two parts, where the largest tile has 128 rows; of 8-bit keys and values for one type,
- * up to 128 columns.
- * Keys of 16 bits that have scales have no others. NULL: there is none for the problem.
+ * up to 128 columns. Keys of 16 bits that have scales have no others. NULL: there is none for the problem.
  */
 static const char *plain_name(const struct attn_problem *p, uint32_t rows)
 {
@@ -248,11 +247,9 @@ static struct attn_problem problem_of(const struct attn_plan_impl *plan, const s
 {
     struct attn_problem p = plan->problem;
 
-    if (part->conversion == GPU_CONVERTED)
-        return cuda_converted_problem(&p, cuda_is_e4m3(part->kernel));
     if (part->masks == GPU_MASKS_RANGES)
         p.mask = ATTN_MASK_NONE;
-    return p;
+    return part->conversion == GPU_CONVERTED ? cuda_converted_problem(&p, cuda_is_e4m3(part->kernel)) : p;
 }
 
 /*

@@ -84,7 +84,7 @@ struct attn_plan_impl {
     gpu_handle upload;           /* writes values of the host into device memory */
     gpu_handle planner;          /* writes schedules; NULL if no part has one */
     gpu_handle mask_ranges;      /* looks whether masks are ranges; NULL if no part is for these */
-    uint64_t ranges_offset;      /* in scratch: the verdict, and GPU_ALIGNMENT bytes behind it the ranges */
+    uint64_t ranges_offset;      /* in scratch: the result, and GPU_ALIGNMENT bytes behind it the ranges */
     uint64_t mask_counts_offset; /* in counters */
     struct gpu_cascade *cascade; /* for steps with batch.cascade, or NULL */
     uint32_t units;              /* multiprocessors */
@@ -104,7 +104,7 @@ struct gpu_family {
     /* det: rows of the smallest decode tile that holds a query token. Sequences that it holds have a part of
      * their own, so that neither maxima nor companions choose their tile. NULL: all have the same tile. */
     uint32_t (*small_rows)(const struct attn_problem *problem);
-    /* Whether prefill of many rows has 8-bit keys converted first (convert.h). NULL: it never has. */
+    /* Whether prefill of many rows has keys and values converted first (convert.h). NULL: it never has. */
     int32_t (*converts)(const struct attn_plan_impl *plan, bool *out, struct attn_error *err);
     /* Whether its prefill can take the ranges of keys that masks show in place of these (mask-ranges.h). */
     bool takes_ranges;

@@ -31,7 +31,7 @@ static struct gpu_mask_ranges masks_of(const struct attn_plan_impl *plan, const 
     if (plan->mask_ranges == NULL || run->mask.base == 0 || run->mask.head_stride != 0)
         return (struct gpu_mask_ranges){0};
     return (struct gpu_mask_ranges){
-        .ranges = at + GPU_ALIGNMENT, .verdict = at, .counts = blocks->counters + plan->mask_counts_offset};
+        .ranges = at + GPU_ALIGNMENT, .result = at, .counts = blocks->counters + plan->mask_counts_offset};
 }
 
 static int32_t look_at_masks(const struct attn_plan_impl *plan, const struct gpu_run *run, void *stream,
@@ -55,7 +55,7 @@ static int32_t launch_part(const struct attn_plan_impl *plan, const struct gpu_p
     else
         own.masks.ranges = 0;
     if (part->masks == GPU_MASKS_ANY)
-        own.masks.verdict = 0;
+        own.masks.result = 0;
     return part->kernel->family->launch(plan, part, &own, stream, err);
 }
 
@@ -69,7 +69,7 @@ int32_t gpu_plan_launch(const struct attn_plan_impl *plan, struct gpu_run *run,
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct gpu_part *part = &plan->parts[i];
         const bool ranges = part->masks == GPU_MASKS_RANGES;
-        if (ranges && (run->masks.verdict == 0 || !gpu_part_may_take(part, run->batch.max_q, run->group)))
+        if (ranges && (run->masks.result == 0 || !gpu_part_may_take(part, run->batch.max_q, run->group)))
             continue;
         if (ranges && !looked)
             status = look_at_masks(plan, run, stream, err);

@@ -54,6 +54,21 @@ GPU_INLINE struct gpu_convert_side gpu_convert_side_of(const struct gpu_convert 
     return side;
 }
 
+/* A unit of a piece: which token and head it is of, where their vector begins, and its number in it. */
+struct gpu_convert_place {
+    uint32_t token, head, number;
+    uint64_t offset; /* from the first vector of the piece */
+};
+
+GPU_INLINE struct gpu_convert_place gpu_convert_place_of(const struct gpu_convert_side *side, uint32_t unit)
+{
+    const uint32_t token = gpu_kv_divide(unit, &side->row), rest = unit - token * side->row.value,
+                   head = gpu_kv_divide(rest, &side->vector), number = rest - head * side->vector.value;
+
+    return {token, head, number,
+            (uint64_t)(token * side->cache->token_stride + head * side->cache->head_stride)};
+}
+
 /* The codes of a unit of a vector. */
 GPU_INLINE void gpu_convert_load(const struct gpu_convert_side *side, uint64_t vector, uint32_t unit,
                                  uint32_t codes[2])
@@ -113,15 +128,13 @@ GPU_INLINE void gpu_convert_units(const struct gpu_convert *a, const struct gpu_
         GPU_UNROLL
         for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {
             const uint32_t at = base + i * GPU_CONVERT_THREADS, of = at < all ? at : base;
-            const uint32_t token = gpu_kv_divide(of, &side->row), rest = of - token * side->row.value,
-                           head = gpu_kv_divide(rest, &side->vector), unit = rest - head * side->vector.value;
-            gpu_convert_load(side, from + (uint64_t)(token * cache->token_stride + head * cache->head_stride),
-                             unit, codes[i]);
+            const struct gpu_convert_place unit = gpu_convert_place_of(side, of);
+            gpu_convert_load(side, from + unit.offset, unit.number, codes[i]);
             scale[i] = factor;
-            if (scaled && (values || unit == 0))
-                scale[i] = gpu_scale_at(&cache->scale, place->outer, place->token + token, head);
-            if (scaled && !values && unit == 0)
-                gpu_at<float>(a->k_scale + (uint64_t)(head * a->k_scale_stride), first + token) =
+            if (scaled && (values || unit.number == 0))
+                scale[i] = gpu_scale_at(&cache->scale, place->outer, place->token + unit.token, unit.head);
+            if (scaled && !values && unit.number == 0)
+                gpu_at<float>(a->k_scale + (uint64_t)(unit.head * a->k_scale_stride), first + unit.token) =
                     scale[i] * factor;
         }
         GPU_UNROLL
@@ -185,14 +198,11 @@ GPU_INLINE void gpu_convert_blocks_of(const struct gpu_convert_side *side,
         GPU_UNROLL
         for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {
             const uint32_t at = base + i * GPU_CONVERT_THREADS, of = at < all ? at : base;
-            const uint32_t token = gpu_kv_divide(of, &side->row), rest = of - token * side->row.value,
-                           head = gpu_kv_divide(rest, &side->vector), unit = rest - head * side->vector.value;
-            const uint64_t vector =
-                from + (uint64_t)(token * cache->token_stride + head * cache->head_stride);
-            column[i] = unit * GPU_CONVERTED_COLUMNS;
+            const struct gpu_convert_place unit = gpu_convert_place_of(side, of);
+            column[i] = unit.number * GPU_CONVERTED_COLUMNS;
             GPU_UNROLL
             for (uint32_t j = 0; j < 2; j++)
-                read[i][j] = gpu_block_read_four<kind>(cache->dtype, vector, column[i] + j * 4);
+                read[i][j] = gpu_block_read_four<kind>(cache->dtype, from + unit.offset, column[i] + j * 4);
         }
         GPU_UNROLL
         for (uint32_t i = 0; i < GPU_CONVERT_HELD; i++) {

@@ -182,7 +182,7 @@ GPU_KERNEL(gpu_mask_ranges, GPU_MASK_THREADS, 1)(GPU_ARGUMENT(struct gpu_run, ar
         gpu_atomic_or(&counts[1], 1);
     if (gpu_atomic_wrap(&counts[0], gpu_ctas() - 1) != gpu_ctas() - 1)
         return;
-    *GPU_GLOBAL(uint32_t, run->masks.verdict) =
+    *GPU_GLOBAL(uint32_t, run->masks.result) =
         gpu_atomic_or(&counts[1], 0) != 0 ? GPU_MASKS_OTHER : GPU_MASKS_RANGES;
     counts[1] = 0;
 }

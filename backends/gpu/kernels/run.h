@@ -114,13 +114,13 @@ enum gpu_masks {
 
 /*
  * Where masks may be ranges: what gpu_mask_ranges (mask-ranges.h) finds for a step. Two launches follow it,
- * one without the mask, one with it, of which the verdict lets one run.
+ * one without the mask, one with it, of which the result lets one run.
  */
 struct gpu_mask_ranges {
-    uint64_t ranges;  /* struct gpu_key_range [num_tokens] for sequences of prefill; 0: they are not used */
-    uint64_t verdict; /* u32, enum gpu_masks; 0: nothing is looked at, and all launches run */
-    uint64_t counts;  /* u32 [2], zero before and after: CTAs that have ended; whether a mask is no range */
-    uint32_t wanted;  /* the verdict for which the launch is */
+    uint64_t ranges; /* struct gpu_key_range [num_tokens] for sequences of prefill; 0: they are not used */
+    uint64_t result; /* u32, enum gpu_masks; 0: nothing is looked at, and all launches run */
+    uint64_t counts; /* u32 [2], zero before and after: CTAs that have ended; whether a mask is no range */
+    uint32_t wanted; /* the result for which the launch is */
     uint32_t reserved;
 };
 

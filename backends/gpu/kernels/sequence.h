@@ -73,7 +73,7 @@ GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequ
 /* Whether the launch is for masks that the step does not have. */
 GPU_INLINE bool gpu_has_other_masks(const struct gpu_run *run)
 {
-    return run->masks.verdict != 0 && *GPU_GLOBAL(const uint32_t, run->masks.verdict) != run->masks.wanted;
+    return run->masks.result != 0 && *GPU_GLOBAL(const uint32_t, run->masks.result) != run->masks.wanted;
 }
 
 /* Leaves of the keys in reach of query token i those that its mask shows, where masks are ranges. */
