@@ -108,19 +108,24 @@ static uint64_t most_pages(const struct attn_problem *p, bool e4m3)
     return (rows < p->max_seqs ? rows : p->max_seqs) * pages;
 }
 
-/* Pages of the workspace. */
-static uint32_t converted_pages(const struct attn_problem *p, bool e4m3)
+/* Pages of the workspace, whose bytes a share of the device's memory bounds. */
+static uint32_t converted_pages(const struct attn_plan_impl *plan, bool e4m3)
 {
-    const uint64_t fit = GPU_CONVERTED_BYTES / converted_page(p, e4m3), most = most_pages(p, e4m3);
+    const struct attn_problem *p = &plan->problem;
+    const uint64_t share = plan->backend->context->record->info.memory_bytes / GPU_CONVERTED_SHARE;
+    const uint64_t bytes = share > GPU_CONVERTED_BYTES ? share : GPU_CONVERTED_BYTES;
+    const uint64_t fit = bytes / converted_page(p, e4m3), most = most_pages(p, e4m3);
 
     return (uint32_t)(most < fit ? most : fit);
 }
 
 /* With det=1 companions must not decide about it. */
-bool cuda_may_convert(const struct attn_problem *p, bool plain, bool e4m3)
+bool cuda_may_convert(const struct attn_plan_impl *plan, bool plain, bool e4m3)
 {
-    return has_kernels(p, plain, e4m3) && converted_pages(p, e4m3) > 0 &&
-           (p->det == 0 || most_pages(p, e4m3) <= converted_pages(p, e4m3));
+    const struct attn_problem *p = &plan->problem;
+
+    return has_kernels(p, plain, e4m3) && converted_pages(plan, e4m3) > 0 &&
+           (p->det == 0 || most_pages(p, e4m3) <= converted_pages(plan, e4m3));
 }
 
 static const char *convert_name(const struct attn_problem *p, bool e4m3)
@@ -138,7 +143,7 @@ int32_t cuda_convert_reserve(const struct attn_plan_impl *plan, struct gpu_part 
     const bool e4m3 = cuda_is_e4m3(part->kernel);
 
     part->converted_block = converted_block(p, e4m3);
-    part->converted_pages = converted_pages(p, e4m3);
+    part->converted_pages = converted_pages(plan, e4m3);
     if (part->conversion != GPU_CONVERTED)
         return ATTN_OK;
     const uint64_t pages = part->converted_pages, partials = part->scratch_bytes, sums = part->schedule_bytes;

@@ -26,9 +26,9 @@ int32_t cuda_tensor_maps_e4m3(struct gpu_context *context, struct gpu_run *run, 
 /* Whether a plan's kernel multiplies in e4m3 what is converted. */
 bool cuda_is_e4m3(const struct gpu_kernel *kernel);
 
-/* Whether prefill of a problem can have its keys and values converted first (convert.h); `plain`: its
+/* Whether prefill of a plan can have its keys and values converted first (convert.h); `plain`: the problem's
  * rules do nothing but hide keys. */
-bool cuda_may_convert(const struct attn_problem *problem, bool plain, bool e4m3);
+bool cuda_may_convert(const struct attn_plan_impl *plan, bool plain, bool e4m3);
 /* The problem that attention to converted keys and values is. */
 struct attn_problem cuda_converted_problem(const struct attn_problem *problem, bool e4m3);
 /* Adds the workspace and `aside_bytes` to a part's scratch and the first pages to its schedule, and finds the

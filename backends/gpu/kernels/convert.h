@@ -18,8 +18,10 @@
 
 /* Sequences with fewer query rows read each key too seldom. */
 #define GPU_CONVERTED_MIN_ROWS 257u
-/* Most bytes of a workspace. A step whose keys it does not hold is not converted. */
+/* Most bytes of a workspace: so many, or of a larger device this part of its memory. A step whose keys it
+ * does not hold is not converted. */
 #define GPU_CONVERTED_BYTES (UINT64_C(256) << 20)
+#define GPU_CONVERTED_SHARE 128u
 /* Tokens of a page of the workspace where the step has no pages. */
 #define GPU_CONVERTED_BLOCK   64u
 #define GPU_CONVERT_THREADS   256u
