@@ -397,7 +397,8 @@ static void decode_epilogue(const struct decode_block *w)
             vec_store(out + vec_offset(d, w->dim_vo), vec_add(x, vec_zero())); /* 0 for -0 */
         }
         cpu_epilogue(w->run, w->work, i % w->rows / group, h, out,
-                     row_lse(w->m_total[i], w->l_total[i], w->rules.bias.distance ? w->slope[i].base : 0));
+                     row_lse(w->run, w->work, w->m_total[i], w->l_total[i],
+                             w->rules.bias.distance ? w->slope[i].base : 0));
     }
 }
 

@@ -7,7 +7,7 @@
  *
  * Included behind what a kind of products defines: `struct products`, its operands and sums of a block,
  * ITEM_ROWS, the query rows of a work item at most, BLOCK_ROWS, those of a block, whose scores of a tile stay
- * in the L1 cache, and STAGED_TILES.
+ * in the L1 cache, KEYS_AT_ONCE, for which products make scores together, and STAGED_TILES.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_BLOCK_H
 #define ATTN_CPU_KERNELS_PREFILL_BLOCK_H
@@ -45,6 +45,7 @@ struct prefill_block {
     float cap;                     /* soft cap in units of log2, 0 = none */
     uint32_t from, to;             /* [from, to) has all keys that some row sees */
     uint32_t every_from, every_to; /* every row sees all of [every_from, every_to) */
+    bool has_queries;              /* they are where products take them from */
     bool span_empty;               /* nothing was added to the span yet */
     bool total_empty;              /* nor to the total */
     struct bias_rules bias_rules;
@@ -67,9 +68,10 @@ struct prefill_block {
 /* One tile: entry i is key base + i; some row sees key base + from, some row base + to - 1. */
 struct prefill_tile {
     uint32_t base, from, to;
-    bool open;     /* some row sees a key of it */
-    bool unmasked; /* every row sees all of [from, to) */
-    bool biased;   /* some row has values to add */
+    bool open;       /* some row sees a key of it */
+    bool unmasked;   /* every row sees all of [from, to) */
+    uint32_t masked; /* else the first entry that some row does not see */
+    bool biased;     /* some row has values to add */
     uint64_t present;
 };
 
@@ -122,11 +124,17 @@ static void prefill_bias(struct prefill_block *w, uint32_t r)
 /* Which keys the rows see, and the state before the first key. */
 static void prefill_begin(struct prefill_block *w)
 {
+    uint32_t token = UINT32_MAX, begin = 0, end = 0;
     w->from = w->every_to = UINT32_MAX;
     w->to = w->every_from = 0;
     for (uint32_t r = 0; r < w->padded; r++) {
         uint32_t *lo = &w->lo[r], *hi = &w->hi[r];
-        cpu_visible(w->run, w->work, prefill_row(w, r).token, lo, hi);
+        const struct prefill_row row = prefill_row(w, r);
+        if (row.token != token)
+            cpu_visible(w->run, w->work, row.token, &begin, &end);
+        token = row.token;
+        *lo = begin;
+        *hi = end;
         prefill_bias(w, r);
         if (*lo < *hi) {
             w->from = *lo < w->from ? *lo : w->from;
@@ -138,6 +146,7 @@ static void prefill_begin(struct prefill_block *w)
         w->l[r] = w->l_total[r] = 0;
     }
     w->span_empty = w->total_empty = true;
+    w->has_queries = false;
 }
 
 /* Query of row r as f32, times `factor`. */
@@ -147,6 +156,14 @@ static void prefill_query(const struct prefill_block *w, uint32_t r, float facto
     query_convert(w->run, w->work, row.token, row.head, factor, to);
 }
 
+/* Where the query of row r begins, but for what lies apart of it. */
+INLINE const char *prefill_query_address(const struct prefill_block *w, uint32_t r)
+{
+    const struct cpu_run *run = w->run;
+    const struct prefill_row row = prefill_row(w, r);
+    return run->q + ((int64_t)w->work->first_token + row.token) * run->q_token + row.head * run->q_head;
+}
+
 /* Prefetches a vector of n elements. */
 INLINE void prefetch_vector(const char *vector, enum vec_type type, uint32_t n)
 {
@@ -154,26 +171,26 @@ INLINE void prefetch_vector(const char *vector, enum vec_type type, uint32_t n)
         __builtin_prefetch(vector + at, 0, 2);
 }
 
-/* Prefetches where row r of the result goes. */
-static void prefill_prefetch_out(const struct prefill_block *w, uint32_t r)
+/* Prefetches where the results go. */
+static void prefill_prefetch_out(const struct prefill_block *w)
 {
     const struct cpu_run *run = w->run;
-    const struct prefill_row row = prefill_row(w, r);
     const uint32_t bytes = w->dim_vo * vec_size(vec_type_of(run->problem->out_dtype));
-    const char *out =
-        run->out + ((int64_t)w->work->first_token + row.token) * run->out_token + row.head * run->out_head;
-    for (uint32_t d = 0; w->work->splits <= 1 && d < bytes; d += CACHE_LINE)
-        __builtin_prefetch(out + d, 1, 3);
+    for (uint32_t r = 0; r < w->rows && w->work->splits <= 1; r++) {
+        const struct prefill_row row = prefill_row(w, r);
+        const char *out = run->out + ((int64_t)w->work->first_token + row.token) * run->out_token +
+                          row.head * run->out_head;
+        for (uint32_t d = 0; d < bytes; d += CACHE_LINE)
+            __builtin_prefetch(out + d, 1, 3);
+    }
 }
 
-/* Prefetches the query of row r. */
-static void prefill_prefetch_query(const struct prefill_block *w, uint32_t r)
+/* Prefetches the queries. */
+static void prefill_prefetch_queries(const struct prefill_block *w)
 {
-    const struct cpu_run *run = w->run;
-    const struct prefill_row row = prefill_row(w, r);
-    const char *q =
-        run->q + ((int64_t)w->work->first_token + row.token) * run->q_token + row.head * run->q_head;
-    prefetch_vector(q, vec_type_of(run->problem->q_dtype), run->q_rope != NULL ? w->dim_vo : w->dim);
+    const enum vec_type type = vec_type_of(w->run->problem->q_dtype);
+    for (uint32_t r = 0; r < w->rows; r++)
+        prefetch_vector(prefill_query_address(w, r), type, w->run->q_rope != NULL ? w->dim_vo : w->dim);
 }
 
 /* Finds the keys of the tile at `base` that rows may see. */
@@ -187,10 +204,11 @@ static void prefill_open_range(const struct prefill_block *w, uint32_t base, str
         tile->open = tile->unmasked = true;
         return;
     }
-    for (uint32_t r = 0; r < w->rows; r++) {
+    for (uint32_t r = 0; r < w->rows; r++) { /* without branches: compilers take vectors */
         const uint32_t lo = w->lo[r] > base ? w->lo[r] : base, hi = w->hi[r] < end ? w->hi[r] : end;
-        from = lo < hi && lo < from ? lo : from;
-        to = lo < hi && hi > to ? hi : to;
+        const uint32_t first = lo < hi ? lo : end, last = lo < hi ? hi : base;
+        from = first < from ? first : from;
+        to = last > to ? last : to;
     }
     tile->open = from < to;
     tile->from = from - base;
@@ -219,9 +237,9 @@ static void prefill_open_tile(struct prefill_block *w, uint64_t present, struct 
     tile->present = present;
     if (tile->unmasked && !w->bias_rules.values && (range & ~present) == 0)
         return;
-    for (uint32_t r = 0; r < w->padded; r++) {
-        const uint32_t t = (w->first + r) / w->value_rows;
-        if (r < w->rows && (r == 0 || t != (w->first + r - 1) / w->value_rows))
+    for (uint32_t r = 0, of_token = w->first % w->value_rows; r < w->padded; r++, of_token++) {
+        of_token = of_token == w->value_rows ? 0 : of_token;
+        if (r < w->rows && (r == 0 || of_token == 0))
             seen = prefill_seen(w, r, tile, &zero);
         tile->biased = tile->biased || !zero;
         any |= seen;
@@ -231,6 +249,9 @@ static void prefill_open_tile(struct prefill_block *w, uint64_t present, struct 
     }
     tile->open = any != 0;
     tile->unmasked = every == range;
+    tile->masked = tile->from % KEYS_AT_ONCE == 0 && !tile->unmasked
+                       ? (uint32_t)__builtin_ctzll(range & ~every)
+                       : tile->from;
 }
 
 /* Widens the range of `all` to that of a tile. */
@@ -311,11 +332,13 @@ static void prefill_prefetch(const struct prefill_block *w, const struct prefill
     }
 }
 
-/* Masks, for a vector of query rows from r on, the scores of keys that they do not see. */
+/* Masks, for a vector of query rows from r on, the scores of keys that they do not see, of all that products
+ * compute beside those of the tile. */
 static void columns_mask(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
     const vec none = vec_set(-INFINITY);
-    for (uint32_t i = tile->from; i < tile->to; i++) {
+    const uint32_t end = (tile->to + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE;
+    for (uint32_t i = tile->masked / KEYS_AT_ONCE * KEYS_AT_ONCE; i < end; i++) {
         const vec_bool seen = vec_bit(vec_load_int(&w->seen[i / 32][r]), i % 32);
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
         vec_store(s, vec_select(seen, vec_load_f32(s), none));

@@ -8,15 +8,17 @@
 
 #include "row-state.h"
 
-/* Query rows of a work item and of a block, and tiles that are staged at a time. */
+/* Query rows of a work item and of a block, keys of a product, and tiles that are staged at a time. */
 #define ITEM_ROWS    CPU_PREFILL_ROWS
 #define BLOCK_ROWS   64u
+#define KEYS_AT_ONCE 1u
 #define STAGED_TILES 1u
 
 struct products {
     uint32_t q_panel, k_stride, o_stride; /* floats of a panel; distance of staged keys; of values and sums */
     float *q, *span, *total;
     float *k, *v; /* of this tile; blocks share them */
+    float *rows;  /* VEC_LANES queries before they are transposed; shared too */
 };
 
 #include "prefill-micro.h"
@@ -49,9 +51,11 @@ static void products_lay_out_shared(struct prefill_block *blocks, float *scratch
 {
     float *k = take_floats(scratch, used, (size_t)CPU_TILE_KEYS * blocks->products.k_stride);
     float *v = take_floats(scratch, used, (size_t)CPU_TILE_KEYS * blocks->products.o_stride);
+    float *rows = take_floats(scratch, used, (size_t)VEC_LANES * blocks->products.k_stride);
     for (uint32_t b = 0; b < BLOCKS; b++) {
         blocks[b].products.k = k;
         blocks[b].products.v = v;
+        blocks[b].products.rows = rows;
     }
 }
 
@@ -76,12 +80,18 @@ static void products_end(void)
 {
 }
 
+/* Nothing differs from block to block. */
+static void products_open(struct prefill_block *w)
+{
+    (void)w;
+}
+
 static void products_queries(struct prefill_block *w)
 {
     const struct cpu_run *run = w->run;
     const vec factor = vec_set(query_factor(run));
     const uint32_t stride = w->products.k_stride, q_panel = w->products.q_panel;
-    float *rows = w->products.k; /* not in use before the first tile */
+    float *rows = w->products.rows;
     for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
         memset(rows, 0, sizeof *rows * VEC_LANES * stride);
         for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++)
@@ -230,12 +240,13 @@ static void products_close_span(struct prefill_block *w)
     }
 }
 
-/* The total of row r times `factor`, and 0 for -0; rows are asked for in their order. */
-static const float *products_row(const struct prefill_block *w, uint32_t r, float factor)
+/* The total of row r by its sum of weights, and 0 for -0; rows are asked for in their order. */
+static const float *products_row(const struct prefill_block *w, uint32_t r)
 {
     float *o = w->products.total + (size_t)r * w->products.o_stride;
+    const vec factor = vec_set(1 / w->l_total[r]);
     for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
-        vec_store(o + d, vec_add(vec_mul(vec_load_f32(o + d), vec_set(factor)), vec_zero()));
+        vec_store(o + d, vec_add(vec_mul(vec_load_f32(o + d), factor), vec_zero()));
     return o;
 }
 

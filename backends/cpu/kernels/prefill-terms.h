@@ -23,7 +23,8 @@
 #define STAGED_TILES 8u
 #define STAGED_BYTES (UINT32_C(1) << 20)
 /* Numbers of a row of factors. */
-#define TILE_DEPTH 32u
+#define TILE_DEPTH   32u
+#define KEYS_AT_ONCE TILE_DEPTH
 /* Blocks of TILE_DEPTH keys whose terms of weights are kept for one product with their values. */
 #define WEIGHT_BLOCKS 8u
 #define WEIGHT_BLOCK  ((size_t)TILE_DEPTH * BLOCK_ROWS)
@@ -51,6 +52,7 @@ struct products {
     uint32_t row_stride;   /* of `rows` */
     uint64_t odd_rows;     /* a bit for each row with a number that has no terms */
     bool large;            /* some number of the queries is not below LARGE */
+    bool raw;              /* queries are bf16 that need no conversion; factor is 1 */
     float factor, unit;    /* queries are multiplied with the first, a power of two, scores with the second */
     uint16_t *q[TERMS];    /* panels of TILE_ROWS rows: [dimension / 2][row][2] */
     float *span, *total;   /* [row / 16][dimension][16] */
@@ -163,15 +165,23 @@ static uint32_t terms_of(enum vec_type type, bool scaled)
     return type == VEC_F16 ? 2 : 1;
 }
 
-/* Splits what queries are multiplied with, so that they keep their digits. */
+/* Splits what queries are multiplied with, so that they keep their digits. Where scores of small numbers stay
+ * finite without it, queries that are bf16 are taken as they are. */
 static void products_scale(struct prefill_block *w)
 {
+    const struct cpu_run *run = w->run;
     int exponent;
-    const double factor = (double)query_factor(w->run), fraction = frexp(fabs(factor), &exponent);
+    const double factor = (double)query_factor(run), fraction = frexp(fabs(factor), &exponent);
+    w->products.raw =
+        run->problem->q_dtype == ATTN_BF16 && run->q_rope == NULL && factor >= 0x1p-60 && factor <= 1;
     w->products.factor = (float)copysign(ldexp(1, exponent - 1), factor);
     w->products.unit = (float)(2 * fraction);
     if (fraction == 0)
         w->products.factor = 0;
+    if (w->products.raw) {
+        w->products.factor = 1;
+        w->products.unit = (float)factor;
+    }
 }
 
 /* Weights and values keep 16 bits where results have fewer. */
@@ -242,7 +252,8 @@ static void queries_panel(struct prefill_block *w, uint32_t r)
     }
 }
 
-static void products_queries(struct prefill_block *w)
+/* What products do with queries, keys and values, and the state before the first key. */
+static void products_open(struct prefill_block *w)
 {
     struct products *own = &w->products;
     products_scale(w);
@@ -251,22 +262,62 @@ static void products_queries(struct prefill_block *w)
     own->large = false;
     own->weights.count = 0;
     own->next_base = UINT32_MAX;
-    for (uint32_t r = 0; r < w->padded; r += TILE_ROWS) {
-        memset(own->rows, 0, sizeof *own->rows * TILE_ROWS * own->row_stride);
-        for (uint32_t i = 0; i < TILE_ROWS && r + i < w->rows; i++) {
-            float *row = own->rows + (size_t)i * own->row_stride;
-            vec odd = vec_zero(), large = odd;
-            prefill_query(w, r + i, own->factor, row);
-            for (uint32_t d = 0; d < own->depth; d += VEC_LANES) {
-                const vec x = vec_load_f32(row + d);
-                odd = vec_max(odd, vec_select(has_terms(x), vec_zero(), vec_set(1)));
-                large = vec_max(large, vec_select(is_small(x), vec_zero(), vec_set(1)));
-            }
-            own->large = own->large || vec_reduce_max(large) > 0;
-            own->odd_rows |= (uint64_t)(vec_reduce_max(odd) > 0) << (r + i);
+}
+
+/* Sixteen rows of queries from r on as f32, times the factor. */
+static void queries_converted(struct prefill_block *w, uint32_t r)
+{
+    struct products *own = &w->products;
+    memset(own->rows, 0, sizeof *own->rows * TILE_ROWS * own->row_stride);
+    for (uint32_t i = 0; i < TILE_ROWS && r + i < w->rows; i++) {
+        float *row = own->rows + (size_t)i * own->row_stride;
+        vec odd = vec_zero(), large = odd;
+        prefill_query(w, r + i, own->factor, row);
+        for (uint32_t d = 0; d < own->depth; d += VEC_LANES) {
+            const vec x = vec_load_f32(row + d);
+            odd = vec_max(odd, vec_select(has_terms(x), vec_zero(), vec_set(1)));
+            large = vec_max(large, vec_select(is_small(x), vec_zero(), vec_set(1)));
         }
-        queries_panel(w, r);
+        own->large = own->large || vec_reduce_max(large) > 0;
+        own->odd_rows |= (uint64_t)(vec_reduce_max(odd) > 0) << (r + i);
     }
+    queries_panel(w, r);
+}
+
+/* Sixteen rows of queries from r on, to a panel, as they are. */
+static void queries_raw(struct prefill_block *w, uint32_t r)
+{
+    struct products *own = &w->products;
+    static const uint16_t none[TILE_DEPTH];
+    uint32_t kinds[TILE_ROWS] = {0}, all = 0;
+    for (uint32_t d = 0; d < own->depth; d += TILE_DEPTH) {
+        const uint32_t n = w->dim - d < TILE_DEPTH ? w->dim - d : TILE_DEPTH;
+        vec_int rows[TILE_ROWS];
+        for (uint32_t i = 0; i < TILE_ROWS; i++) {
+            uint16_t rest[TILE_DEPTH] = {0};
+            const void *from = none;
+            if (r + i < w->rows)
+                from = prefill_query_address(w, r + i) + d * sizeof *rest;
+            if (r + i < w->rows && n < TILE_DEPTH)
+                from = memcpy(rest, from, n * sizeof *rest);
+            rows[i] = bf16_load(from, &kinds[i]);
+        }
+        bf16_store_panel(own->q[0] + (size_t)r * own->depth + (size_t)d * TILE_ROWS, rows);
+    }
+    for (uint32_t i = 0; i < TILE_ROWS; i++) {
+        own->odd_rows |= (uint64_t)((kinds[i] & BF16_ODD) != 0) << (r + i);
+        all |= kinds[i];
+    }
+    own->large = own->large || all != 0;
+}
+
+static void products_queries(struct prefill_block *w)
+{
+    for (uint32_t r = 0; r < w->padded; r += TILE_ROWS)
+        if (w->products.raw)
+            queries_raw(w, r);
+        else
+            queries_converted(w, r);
 }
 
 /* The vector of key i as f32, behind it zeros. */

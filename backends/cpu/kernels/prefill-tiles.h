@@ -463,7 +463,8 @@ static void tile_weights(struct prefill_block *w, const struct prefill_tile *til
     struct products *own = &w->products;
     const uint32_t first = tile->from / TILE_DEPTH * TILE_DEPTH;
     const uint32_t end = (tile->to + TILE_DEPTH - 1) / TILE_DEPTH * TILE_DEPTH;
-    const bool whole = tile->from == first && tile->to == end;
+    /* Weights of other keys need no care: there are none, or their scores are masked. */
+    const bool whole = !tile->unmasked || (tile->from == first && tile->to == end);
     const bool plain = !own->large && !staged->large_keys && !w->bias_rules.distance && !tile->biased;
     if (own->p_terms == 1) {
         for (uint32_t r = 0; r < 2; r++)
@@ -535,25 +536,31 @@ static void products_close_span(struct prefill_block *w)
     }
 }
 
-/* The total of row r times `factor`, and 0 for -0; rows are asked for in their order. */
-static const float *products_row(const struct prefill_block *w, uint32_t r, float factor)
+/* The totals of 16 rows from r on by their sums of weights, and 0 for -0. */
+static void rows_of_totals(const struct prefill_block *w, uint32_t r)
 {
     const struct products *own = &w->products;
     const float *total = own->total + (size_t)r * own->dims;
-    for (uint32_t d = 0; r % TILE_ROWS == 0 && d < own->dims; d += VEC_LANES) {
+    const vec factor = vec_div(vec_set(1), vec_load_f32(w->l_total + r));
+    for (uint32_t d = 0; d < own->dims; d += VEC_LANES) {
         vec a[VEC_LANES];
         UNROLL
         for (uint32_t i = 0; i < VEC_LANES; i++)
-            a[i] = vec_load_f32(total + (size_t)(d + i) * TILE_ROWS);
+            a[i] = vec_add(vec_mul(vec_load_f32(total + (size_t)(d + i) * TILE_ROWS), factor), vec_zero());
         vec_transpose(a);
         UNROLL
         for (uint32_t i = 0; i < VEC_LANES; i++)
             vec_store(own->rows + (size_t)i * own->row_stride + d, a[i]);
     }
-    float *row = own->rows + (size_t)(r % TILE_ROWS) * own->row_stride;
-    for (uint32_t d = 0; d < own->dims; d += VEC_LANES)
-        vec_store(row + d, vec_add(vec_mul(vec_load_f32(row + d), vec_set(factor)), vec_zero()));
-    return row;
+}
+
+/* That of row r; rows are asked for in their order. */
+static const float *products_row(const struct prefill_block *w, uint32_t r)
+{
+    const struct products *own = &w->products;
+    if (r % TILE_ROWS == 0)
+        rows_of_totals(w, r);
+    return own->rows + (size_t)(r % TILE_ROWS) * own->row_stride;
 }
 
 #endif

@@ -85,8 +85,9 @@ static void prefill_epilogue(const struct prefill_block *w)
 {
     for (uint32_t r = 0; r < w->rows; r++) {
         const struct prefill_row row = prefill_row(w, r);
-        cpu_epilogue(w->run, w->work, row.token, row.head, products_row(w, r, 1 / w->l_total[r]),
-                     row_lse(w->m_total[r], w->l_total[r], w->bias_rules.distance ? w->alibi->base[r] : 0));
+        cpu_epilogue(w->run, w->work, row.token, row.head, products_row(w, r),
+                     row_lse(w->run, w->work, w->m_total[r], w->l_total[r],
+                             w->bias_rules.distance ? w->alibi->base[r] : 0));
     }
 }
 
@@ -132,6 +133,15 @@ static void prefill_tile(struct prefill_block *w, uint32_t base, uint64_t presen
     products_tile(w, &tile, staged, next);
 }
 
+/* Queries of block b; those of the next come from memory while this one computes. */
+static void prefill_queries(struct prefill_block *blocks, uint32_t count, uint32_t b)
+{
+    if (b + 1 < count)
+        prefill_prefetch_queries(&blocks[b + 1]);
+    products_queries(&blocks[b]);
+    blocks[b].has_queries = true;
+}
+
 /* Some tiles for all blocks. */
 static void prefill_some_tiles(struct prefill_block *blocks, uint32_t count, const struct prefill_tiles *now)
 {
@@ -145,6 +155,8 @@ static void prefill_some_tiles(struct prefill_block *blocks, uint32_t count, con
             staged[t] = products_stage(blocks, &now->all[t], &now->keys[t], t);
     }
     for (uint32_t b = 0; b < count; b++) {
+        if (!blocks[b].has_queries)
+            prefill_queries(blocks, count, b);
         for (uint32_t t = 0; t < now->count; t++) {
             const uint32_t base = now->base + t * CPU_TILE_KEYS;
             if (base % products_span_keys(&blocks[b]) == 0)
@@ -161,12 +173,10 @@ static void prefill_kv_loop(struct prefill_block *blocks, uint32_t count)
 {
     uint32_t from = UINT32_MAX, to = 0;
     struct prefill_tiles tiles;
-    for (uint32_t b = 0; b < count; b++)
-        for (uint32_t r = 0; r < blocks[b].rows; r++)
-            prefill_prefetch_query(&blocks[b], r);
+    prefill_prefetch_queries(&blocks[0]);
     for (uint32_t b = 0; b < count; b++) {
         prefill_begin(&blocks[b]);
-        products_queries(&blocks[b]);
+        products_open(&blocks[b]);
         from = blocks[b].from < from ? blocks[b].from : from;
         to = blocks[b].to > to ? blocks[b].to : to;
     }
@@ -174,9 +184,10 @@ static void prefill_kv_loop(struct prefill_block *blocks, uint32_t count)
         prefill_find(blocks, count, base, to, &tiles);
         prefill_some_tiles(blocks, count, &tiles);
     }
+    prefill_prefetch_out(&blocks[0]);
     for (uint32_t b = 0; b < count; b++) {
-        for (uint32_t r = 0; r < blocks[b].rows; r++)
-            prefill_prefetch_out(&blocks[b], r);
+        if (b + 1 < count)
+            prefill_prefetch_out(&blocks[b + 1]);
         prefill_close_span(&blocks[b]);
         prefill_epilogue(&blocks[b]);
     }

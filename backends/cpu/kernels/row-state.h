@@ -116,10 +116,13 @@ static void row_store(uint32_t dtype, void *to, const float *from, uint32_t coun
 
 /*
  * Natural log-sum-exp from a row max in units of log2, the sum of the weights, and what was left out of all
- * scores; -inf if the first two say "none".
+ * scores; -inf if the first two say "none". Where nobody asks for more than that, 0 in place of a finite one.
  */
-INLINE float row_lse(float row_max, float sum, double base)
+INLINE float row_lse(const struct cpu_run *run, const struct attn_work_item *work, float row_max, float sum,
+                     double base)
 {
+    if (run->lse == NULL && run->sinks == NULL && work->splits <= 1)
+        return sum == 0 ? -INFINITY : 0; /* what NaN makes of it is not -inf */
     return (float)((double)row_max * LN2 + log((double)sum) + base);
 }
 

@@ -148,15 +148,36 @@ INLINE vec bf16_add_pairs(vec sum, vec_int pairs)
 #define BF16_ODD   1u
 #define BF16_LARGE 2u
 
-/* Copies 32 bf16, zeros for those of kind BF16_ODD. Returns which kinds there are. */
-INLINE uint32_t bf16_copy(uint16_t *to, const void *from)
+/* 32 bf16, zeros for those of kind BF16_ODD. Adds to *kinds which kinds there are. */
+INLINE vec_int bf16_load(const void *from, uint32_t *kinds)
 {
     const __m512i x = _mm512_loadu_si512(from);
     const __m512i size = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
     const __mmask32 fits = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(0x7f00));
     const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(0x5b00));
-    _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(fits, x));
-    return (fits != UINT32_MAX ? BF16_ODD : 0) | (small != UINT32_MAX ? BF16_LARGE : 0);
+    *kinds |= (fits != UINT32_MAX ? BF16_ODD : 0) | (small != UINT32_MAX ? BF16_LARGE : 0);
+    return _mm512_maskz_mov_epi16(fits, x);
+}
+
+/* Copies such 32. Returns which kinds there are. */
+INLINE uint32_t bf16_copy(uint16_t *to, const void *from)
+{
+    uint32_t kinds = 0;
+    _mm512_storeu_si512(to, bf16_load(from, &kinds));
+    return kinds;
+}
+
+/* 32 numbers of 16 rows as pairs: [number / 2][row][number % 2]. */
+INLINE void bf16_store_panel(uint16_t *to, const vec_int *rows)
+{
+    vec a[16];
+    UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        a[i] = _mm512_castsi512_ps(rows[i]);
+    vec_transpose(a);
+    UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        _mm512_storeu_ps((float *)(void *)(to + (size_t)i * 32), a[i]);
 }
 
 /* 32 rows of 32 bf16, `stride` numbers apart, to columns. */
