@@ -470,7 +470,10 @@ static void decode_kv_loop(struct decode_block *w)
     decode_epilogue(w);
 }
 
-/* How many kv heads share a tile: as many as stay in the L1 cache, or one if a head's tokens are contiguous.
+/*
+ * How many kv heads share a tile: as many as stay in the L1 cache, for what is read in several places comes
+ * sooner than in one. One where heads have fewer contiguous tokens than a tile: their pages are read in
+ * order.
  */
 static uint32_t heads_together(const struct decode_block *w)
 {
@@ -479,21 +482,15 @@ static uint32_t heads_together(const struct decode_block *w)
     const uint32_t fit = L1_FLOATS / (w->rows * stride);
     if (w->products.used)
         return k->head_stride > k->token_stride ? 1 : w->products.together;
-    return k->head_stride > k->token_stride || fit == 0 ? 1 : fit;
+    if (k->head_stride > k->token_stride && k->head_stride < (int64_t)CPU_TILE_KEYS * k->token_stride)
+        return 1;
+    return fit == 0 ? 1 : fit;
 }
 
 /* Whether a scale is the same for all keys of a head. */
 static bool one_scale(const struct cpu_scale *scale)
 {
     return scale->outer_stride == 0 && scale->token_stride == 0;
-}
-
-/* Whether a head's keys follow each other for many tiles: heads in turn would end at each tile what the
- * processor reads ahead.
- */
-static bool long_runs(const struct cpu_run *run)
-{
-    return run->k.head_stride >= (int64_t)CPU_SPAN_KEYS * run->k.token_stride;
 }
 
 /* Processes one work item of a problem that does not need staging. */
@@ -514,8 +511,6 @@ static void decode_work(const struct cpu_run *run, const struct attn_work_item *
     uint32_t heads = decode_rows(run->problem) / w.rows;
     if (w.products.used && heads > PRODUCT_HEADS)
         heads = PRODUCT_HEADS;
-    if (long_runs(run))
-        heads = 1;
     for (uint32_t h = 0; h < work->kv_heads; h += heads) {
         w.head = work->kv_head + h;
         w.heads = work->kv_heads - h < heads ? work->kv_heads - h : heads;
