@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The extension module libattn._native.
-#include "plan.h"
+#include "serving.h"
 
 NB_MODULE(_native, module)
 {
@@ -10,5 +10,6 @@ NB_MODULE(_native, module)
     bind_attention(module);
     bind_packed(module);
     bind_calls(module);
+    bind_builder(module);
     bind_serving(module);
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Builders: the metadata of a step from sequences and their blocks.
+#include "serving.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+Groups groups_of(const std::vector<nb::object> &given)
+{
+    Groups groups;
+    for (const nb::object &one : given) {
+        attn_builder_group group{};
+        const size_t size = nb::len(one);
+        if (size != 2 && size != 3)
+            refuse("groups", "groups has an entry of " + std::to_string(size) +
+                                 " numbers; (block, max_blocks) and (block, "
+                                 "max_blocks, window) are accepted");
+        group.block = nb::cast<uint32_t>(one[0]);
+        group.max_blocks = nb::cast<uint32_t>(one[1]);
+        if (size == 3) {
+            group.given = ATTN_GIVEN_WINDOW;
+            group.window = nb::cast<uint32_t>(one[2]);
+        }
+        groups.push_back(group);
+    }
+    return groups;
+}
+
+namespace
+{
+
+std::shared_ptr<Builder> make_builder(std::shared_ptr<Backend> backend, const std::vector<nb::object> &groups,
+                                      uint32_t max_seqs, uint32_t max_tokens, bool chunked, uint32_t steps,
+                                      const attn_problem *problem)
+{
+    auto builder = std::make_shared<Builder>();
+    attn_builder_params params;
+    attn_builder *made = nullptr;
+    Error error;
+    builder->backend = backend;
+    builder->groups = groups_of(groups);
+    ATTN_INIT(&params);
+    params.groups = (uint32_t)builder->groups.size();
+    params.group = builder->groups.data();
+    params.chunked = chunked;
+    params.max_seqs = max_seqs;
+    params.max_tokens = max_tokens;
+    params.steps = steps;
+    if (problem != nullptr) {
+        params.heads = problem->heads;
+        params.kv_heads = problem->kv_heads;
+        params.head_dim = problem->head_dim;
+        params.q_dtype = problem->q_dtype;
+        params.kv_dtype = problem->k_dtype;
+    }
+    check(attn_builder_create(backend->get(), &params, &made, error.get()), error);
+    builder->handle.reset(made);
+    return builder;
+}
+
+void reset(Builder &builder)
+{
+    Error error;
+    builder.builds++;
+    check(attn_builder_reset(builder.handle.get(), error.get()), error);
+    builder.lists.clear();
+}
+
+void add(Builder &builder, uint32_t context_len, uint32_t query_len, const nb::object &blocks_, bool prompt,
+         nb::handle row, uint32_t unchanged, uint32_t computed)
+{
+    std::vector<attn_blocks> blocks(builder.groups.size());
+    // One list for the only group, or a list of lists.
+    const bool single = nb::len(blocks_) == 0 || !nb::hasattr(blocks_[0], "__len__");
+    if (single ? builder.groups.size() != 1 : nb::len(blocks_) != builder.groups.size())
+        refuse("blocks", "blocks has lists for " + std::to_string(single ? 1 : nb::len(blocks_)) +
+                             " cache groups; the builder has " + std::to_string(builder.groups.size()));
+    for (size_t i = 0; i < blocks.size(); i++) {
+        builder.lists.push_back(nb::cast<std::vector<int64_t>>(single ? blocks_ : nb::object(blocks_[i])));
+        blocks[i].kind = ATTN_BLOCKS_LIST;
+        blocks[i].count = (uint32_t)builder.lists.back().size();
+        blocks[i].blocks = builder.lists.back().data();
+        blocks[i].unchanged = unchanged;
+        blocks[i].computed = computed;
+    }
+    attn_builder_add_args args;
+    Error error;
+    ATTN_INIT(&args);
+    args.context_len = context_len;
+    args.query_len = query_len;
+    args.prompt = prompt;
+    args.prefix_hit = computed > 0;
+    args.blocks = blocks.data();
+    if (!row.is_none()) {
+        args.given = ATTN_GIVEN_ROW;
+        args.row = nb::cast<uint32_t>(row);
+    }
+    check(attn_builder_add(builder.handle.get(), &args, error.get()), error);
+}
+
+std::shared_ptr<Metadata> build(std::shared_ptr<Builder> builder, uintptr_t stream)
+{
+    attn_metadata *made = nullptr;
+    Error error;
+    check(attn_builder_build(builder->handle.get(), nullptr, (void *)stream, &made, error.get()), error);
+    builder->builds++;
+    const uint64_t number = builder->builds;
+    return std::make_shared<Metadata>(Metadata{std::move(builder), made, number});
+}
+
+uint32_t field_of(const std::string &name)
+{
+    for (uint32_t field = 1; field < ATTN_FIELDS; field++)
+        if (const char *known = attn_field_name(field); known != nullptr && name == known)
+            return field;
+    refuse("field", "'" + name + "' is no field of the metadata; libattn.fields() has them");
+}
+
+// A field as a number, None, or a copy of its values on the host.
+nb::object field(const Metadata &metadata, const std::string &name, uint32_t index)
+{
+    attn_view view;
+    Error error;
+    ATTN_INIT(&view);
+    check(attn_metadata_get(metadata.get(), field_of(name), index, &view, error.get()), error);
+    if (view.kind == ATTN_VIEW_NUMBER)
+        return nb::int_(view.value);
+    if (view.kind == ATTN_VIEW_NULL || view.host == nullptr)
+        return nb::none();
+    const bool wide = view.dtype == ATTN_INT64;
+    const auto row = [&](uint64_t r) {
+        nb::list list;
+        const char *from = (const char *)view.host + (int64_t)r * view.stride;
+        for (uint64_t i = 0; i < view.shape[view.rank - 1]; i++)
+            list.append(wide ? ((const int64_t *)from)[i] : ((const int32_t *)from)[i]);
+        return list;
+    };
+    if (view.rank == 1)
+        return row(0);
+    nb::list rows;
+    for (uint64_t r = 0; r < view.shape[0]; r++)
+        rows.append(row(r));
+    return rows;
+}
+
+nb::list fields()
+{
+    nb::list list;
+    for (uint32_t field = 1; field < ATTN_FIELDS; field++)
+        if (const char *name = attn_field_name(field))
+            list.append(name);
+    return list;
+}
+
+} // namespace
+
+void bind_builder(nb::module_ &module)
+{
+    using nb::arg;
+    module.def("fields", fields, "Names of the fields of a step's metadata; those of vLLM 0.6.4.");
+
+    nb::class_<Metadata>(module, "Metadata",
+                         "What a step is, for kernels; lives until its builder's next reset or build.")
+        .def(
+            "__getitem__", [](const Metadata &self, const std::string &name) { return field(self, name, 0); },
+            arg("field"))
+        .def("get", field, arg("field"), arg("group") = 0,
+             "A field by name: a number, the host's copy of an array as a list, or None where it has no "
+             "value there. `group` "
+             "is the cache group of fields that exist once for each.");
+
+    nb::class_<Builder>(module, "Builder",
+                        "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
+        .def("reset", reset, "Begins a step without sequences; the metadata of the step before ends.")
+        .def("add", add, arg("context_len"), arg("query_len"), arg("blocks"), nb::kw_only(), arg("prompt"),
+             arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
+             "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
+             "the blocks of "
+             "both, as a list for each cache group or one list for the only group. unchanged: leading blocks "
+             "that are the "
+             "same as at the row's last add; computed: leading blocks that a prefix cache had. Raises Error "
+             "that names what cannot be, and then adds nothing.")
+        .def("build", build, arg("stream") = 0, "Ends the step and gives its metadata.");
+
+    nb::object backend = module.attr("Backend");
+    nb::cpp_function_def(
+        [](std::shared_ptr<Backend> self, const std::vector<nb::object> &groups, uint32_t max_seqs,
+           uint32_t max_tokens, bool chunked, uint32_t steps, const std::string &problem) {
+            if (problem.empty())
+                return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, nullptr);
+            const attn_problem parsed = parse(problem);
+            return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, &parsed);
+        },
+        nb::scope(backend), nb::name("builder"), nb::is_method(), arg("groups"), nb::kw_only(),
+        arg("max_seqs"), arg("max_tokens"), arg("chunked") = true, arg("steps") = 1, arg("problem") = "",
+        "A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per "
+        "block, most blocks "
+        "of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder "
+        "of the FlashInfer "
+        "flavour is told a problem.");
+}
