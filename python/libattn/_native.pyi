@@ -105,14 +105,14 @@ class Backend:
     def synchronize(self, stream: int = 0) -> None:
         """Waits until everything on the stream is done."""
 
-    def builder(self, groups: Sequence[object], *, max_seqs: int, max_tokens: int, chunked: bool = True, steps: int = 1, problem: str = '') -> Builder:
+    def builder(self, groups: Sequence[object], *, max_seqs: int, max_tokens: int, chunked: bool = True, steps: int = 1, problem: str = '', max_encoder_tokens: int = 0, cross: object | None = None) -> Builder:
         """
-        A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer flavour is told a problem.
+        A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most tokens of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same pair as in groups for the cache of cross-attention.
         """
 
-    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = []) -> State:
+    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = [], *, cross: object | None = None) -> State:
         """
-        The state of a model: a problem with all maxima for each layer class, and the cache groups of its builder. class_groups: the cache group of each class; without it all use the first.
+        The state of a model: a problem with all maxima for each layer class, and the cache groups and the cross group of its builder. class_groups: the cache group of each class; without it all use the first. Layers of encoders and of cross-attention have none: 0.
         """
 
     def layer(self, problem: str, *, scale: float, class_index: int = 0, group: int = 0, alibi_slopes: object | None = None, sinks: object | None = None) -> Layer:
@@ -220,9 +220,9 @@ class Builder:
     def reset(self) -> None:
         """Begins a step without sequences; the metadata of the step before ends."""
 
-    def add(self, context_len: int, query_len: int, blocks: object, *, prompt: bool, row: object | None = None, unchanged: int = 0, computed: int = 0) -> None:
+    def add(self, context_len: int, query_len: int, blocks: object | None, *, prompt: bool, row: object | None = None, unchanged: int = 0, computed: int = 0, encoder_len: int = 0, cross: object | None = None, cross_unchanged: int = 0) -> None:
         """
-        Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of both, as a list for each cache group or one list for the only group. unchanged: leading blocks that are the same as at the row's last add; computed: leading blocks that a prefix cache had. Raises Error that names what cannot be, and then adds nothing.
+        Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of both, as a list for each cache group or one list for the only group; None where nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that are the same as at the row's last add; computed: leading blocks that a prefix cache had. encoder_len: tokens of the encoder's sequence, of decodes too; cross: the blocks of their keys for cross-attention, of which the first cross_unchanged are the same as at the row's last add. Raises Error that names what cannot be, and then adds nothing.
         """
 
     def build(self, stream: int = 0) -> Metadata:
@@ -241,5 +241,5 @@ class Layer:
 
     def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, stream: int = 0) -> None:
         """
-        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes.
+        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v.
         """

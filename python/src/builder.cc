@@ -2,29 +2,39 @@
 // Builders: the metadata of a step from sequences and their blocks.
 #include "serving.h"
 
+#include <optional>
+
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+static attn_builder_group group_of(const nb::object &given, const char *name)
+{
+    attn_builder_group group{};
+    const size_t size = nb::len(given);
+    if (size != 2 && size != 3)
+        refuse(name, std::string(name) + " has an entry of " + std::to_string(size) +
+                         " numbers; (block, max_blocks) and (block, max_blocks, window) are accepted");
+    group.block = nb::cast<uint32_t>(given[0]);
+    group.max_blocks = nb::cast<uint32_t>(given[1]);
+    if (size == 3) {
+        group.given = ATTN_GIVEN_WINDOW;
+        group.window = nb::cast<uint32_t>(given[2]);
+    }
+    return group;
+}
+
 Groups groups_of(const std::vector<nb::object> &given)
 {
     Groups groups;
-    for (const nb::object &one : given) {
-        attn_builder_group group{};
-        const size_t size = nb::len(one);
-        if (size != 2 && size != 3)
-            refuse("groups", "groups has an entry of " + std::to_string(size) +
-                                 " numbers; (block, max_blocks) and (block, "
-                                 "max_blocks, window) are accepted");
-        group.block = nb::cast<uint32_t>(one[0]);
-        group.max_blocks = nb::cast<uint32_t>(one[1]);
-        if (size == 3) {
-            group.given = ATTN_GIVEN_WINDOW;
-            group.window = nb::cast<uint32_t>(one[2]);
-        }
-        groups.push_back(group);
-    }
+    for (const nb::object &one : given)
+        groups.push_back(group_of(one, "groups"));
     return groups;
+}
+
+Groups cross_of(const nb::object &given)
+{
+    return given.is_none() ? Groups() : Groups{group_of(given, "cross")};
 }
 
 namespace
@@ -32,7 +42,8 @@ namespace
 
 std::shared_ptr<Builder> make_builder(std::shared_ptr<Backend> backend, const std::vector<nb::object> &groups,
                                       uint32_t max_seqs, uint32_t max_tokens, bool chunked, uint32_t steps,
-                                      const attn_problem *problem)
+                                      const attn_problem *problem, uint32_t max_encoder_tokens,
+                                      const Groups &cross)
 {
     auto builder = std::make_shared<Builder>();
     attn_builder_params params;
@@ -47,6 +58,8 @@ std::shared_ptr<Builder> make_builder(std::shared_ptr<Backend> backend, const st
     params.max_seqs = max_seqs;
     params.max_tokens = max_tokens;
     params.steps = steps;
+    params.max_encoder_tokens = max_encoder_tokens;
+    params.cross = cross.empty() ? nullptr : cross.data();
     if (problem != nullptr) {
         params.heads = problem->heads;
         params.kv_heads = problem->kv_heads;
@@ -67,23 +80,41 @@ void reset(Builder &builder)
     builder.lists.clear();
 }
 
-void add(Builder &builder, uint32_t context_len, uint32_t query_len, const nb::object &blocks_, bool prompt,
-         nb::handle row, uint32_t unchanged, uint32_t computed)
+// The list of a sequence's blocks in one cache group, which stays until the build.
+attn_blocks list_of(Builder &builder, const nb::object &given, uint32_t unchanged, uint32_t computed)
+{
+    attn_blocks blocks{};
+    builder.lists.push_back(nb::cast<std::vector<int64_t>>(given));
+    blocks.kind = ATTN_BLOCKS_LIST;
+    blocks.count = (uint32_t)builder.lists.back().size();
+    blocks.blocks = builder.lists.back().data();
+    blocks.unchanged = unchanged;
+    blocks.computed = computed;
+    return blocks;
+}
+
+// Of each cache group: one list for the only group, or a list of lists, or no table where None is given.
+std::vector<attn_blocks> blocks_of(Builder &builder, const nb::object &given, uint32_t unchanged,
+                                   uint32_t computed)
 {
     std::vector<attn_blocks> blocks(builder.groups.size());
-    // One list for the only group, or a list of lists.
-    const bool single = nb::len(blocks_) == 0 || !nb::hasattr(blocks_[0], "__len__");
-    if (single ? builder.groups.size() != 1 : nb::len(blocks_) != builder.groups.size())
-        refuse("blocks", "blocks has lists for " + std::to_string(single ? 1 : nb::len(blocks_)) +
-                             " cache groups; the builder has " + std::to_string(builder.groups.size()));
-    for (size_t i = 0; i < blocks.size(); i++) {
-        builder.lists.push_back(nb::cast<std::vector<int64_t>>(single ? blocks_ : nb::object(blocks_[i])));
-        blocks[i].kind = ATTN_BLOCKS_LIST;
-        blocks[i].count = (uint32_t)builder.lists.back().size();
-        blocks[i].blocks = builder.lists.back().data();
-        blocks[i].unchanged = unchanged;
-        blocks[i].computed = computed;
-    }
+    if (given.is_none())
+        return blocks;
+    const bool single = nb::len(given) == 0 || !nb::hasattr(given[0], "__len__");
+    if (single ? blocks.size() != 1 : nb::len(given) != blocks.size())
+        refuse("blocks", "blocks has lists for " + std::to_string(single ? 1 : nb::len(given)) +
+                             " cache groups; the builder has " + std::to_string(blocks.size()));
+    for (size_t i = 0; i < blocks.size(); i++)
+        blocks[i] = list_of(builder, single ? given : nb::object(given[i]), unchanged, computed);
+    return blocks;
+}
+
+void add(Builder &builder, uint32_t context_len, uint32_t query_len, const nb::object &blocks_, bool prompt,
+         nb::handle row, uint32_t unchanged, uint32_t computed, uint32_t encoder_len,
+         const nb::object &cross_, uint32_t cross_unchanged)
+{
+    const std::vector<attn_blocks> blocks = blocks_of(builder, blocks_, unchanged, computed);
+    attn_blocks cross;
     attn_builder_add_args args;
     Error error;
     ATTN_INIT(&args);
@@ -92,6 +123,11 @@ void add(Builder &builder, uint32_t context_len, uint32_t query_len, const nb::o
     args.prompt = prompt;
     args.prefix_hit = computed > 0;
     args.blocks = blocks.data();
+    args.encoder_len = encoder_len;
+    if (!cross_.is_none()) {
+        cross = list_of(builder, cross_, cross_unchanged, 0);
+        args.cross = &cross;
+    }
     if (!row.is_none()) {
         args.given = ATTN_GIVEN_ROW;
         args.row = nb::cast<uint32_t>(row);
@@ -167,36 +203,40 @@ void bind_builder(nb::module_ &module)
             arg("field"))
         .def("get", field, arg("field"), arg("group") = 0,
              "A field by name: a number, the host's copy of an array as a list, or None where it has no "
-             "value there. `group` "
-             "is the cache group of fields that exist once for each.");
+             "value there. `group` is the cache group of fields that exist once for each.");
 
     nb::class_<Builder>(module, "Builder",
                         "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
         .def("reset", reset, "Begins a step without sequences; the metadata of the step before ends.")
-        .def("add", add, arg("context_len"), arg("query_len"), arg("blocks"), nb::kw_only(), arg("prompt"),
-             arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
-             "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
-             "the blocks of "
-             "both, as a list for each cache group or one list for the only group. unchanged: leading blocks "
-             "that are the "
-             "same as at the row's last add; computed: leading blocks that a prefix cache had. Raises Error "
-             "that names what cannot be, and then adds nothing.")
+        .def(
+            "add", add, arg("context_len"), arg("query_len"), arg("blocks").none(), nb::kw_only(),
+            arg("prompt"), arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
+            arg("encoder_len") = 0, arg("cross") = nb::none(), arg("cross_unchanged") = 0,
+            "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
+            "the blocks of both, as a list for each cache group or one list for the only group; None where "
+            "nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that are the "
+            "same as at the row's last add; computed: leading blocks that a prefix cache had. encoder_len: "
+            "tokens of the encoder's sequence, of decodes too; cross: the blocks of their keys for "
+            "cross-attention, of which the first cross_unchanged are the same as at the row's last add. "
+            "Raises Error that names what cannot be, and then adds nothing.")
         .def("build", build, arg("stream") = 0, "Ends the step and gives its metadata.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(
         [](std::shared_ptr<Backend> self, const std::vector<nb::object> &groups, uint32_t max_seqs,
-           uint32_t max_tokens, bool chunked, uint32_t steps, const std::string &problem) {
-            if (problem.empty())
-                return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, nullptr);
-            const attn_problem parsed = parse(problem);
-            return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps, &parsed);
+           uint32_t max_tokens, bool chunked, uint32_t steps, const std::string &problem,
+           uint32_t max_encoder_tokens, const nb::object &cross) {
+            const std::optional<attn_problem> parsed =
+                problem.empty() ? std::nullopt : std::optional(parse(problem));
+            return make_builder(std::move(self), groups, max_seqs, max_tokens, chunked, steps,
+                                parsed ? &*parsed : nullptr, max_encoder_tokens, cross_of(cross));
         },
         nb::scope(backend), nb::name("builder"), nb::is_method(), arg("groups"), nb::kw_only(),
         arg("max_seqs"), arg("max_tokens"), arg("chunked") = true, arg("steps") = 1, arg("problem") = "",
+        arg("max_encoder_tokens") = 0, arg("cross") = nb::none(),
         "A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per "
-        "block, most blocks "
-        "of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder "
-        "of the FlashInfer "
-        "flavour is told a problem.");
+        "block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each "
+        "cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most tokens "
+        "of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same pair as in "
+        "groups for the cache of cross-attention.");
 }

@@ -26,7 +26,7 @@ struct Layer {
 
 std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::vector<std::string> &problems,
                                   const std::vector<nb::object> &groups,
-                                  const std::vector<uint32_t> &group_of_class)
+                                  const std::vector<uint32_t> &group_of_class, const nb::object &cross_)
 {
     auto state = std::make_shared<State>();
     std::vector<attn_layer_class> classes;
@@ -35,6 +35,7 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     Error error;
     state->backend = backend;
     state->groups = groups_of(groups);
+    const Groups cross = cross_of(cross_);
     for (const std::string &text : problems)
         state->problems.push_back(parse(text));
     if (!group_of_class.empty() && group_of_class.size() != problems.size())
@@ -50,6 +51,7 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     ATTN_INIT(&params);
     params.group = state->groups.data();
     params.groups = (uint32_t)state->groups.size();
+    params.cross = cross.empty() ? nullptr : cross.data();
     check(attn_state_create(backend->get(), classes.data(), (uint32_t)classes.size(), &params, &made,
                             error.get()),
           error);
@@ -101,6 +103,36 @@ std::shared_ptr<Layer> make_layer(std::shared_ptr<Backend> backend, const std::s
     return layer;
 }
 
+attn_view view_of(const Metadata &metadata, uint32_t field)
+{
+    attn_view view;
+    Error error;
+    ATTN_INIT(&view);
+    check(attn_metadata_get(metadata.get(), field, 0, &view, error.get()), error);
+    return view;
+}
+
+// Tokens that a layer's tensors have at least.
+struct Tokens {
+    int64_t queries, keys;
+};
+
+Tokens tokens_of(const Metadata &metadata, const attn_problem &problem)
+{
+    const int64_t tokens = view_of(metadata, ATTN_FIELD_NUM_PREFILL_TOKENS).value +
+                           view_of(metadata, ATTN_FIELD_NUM_DECODE_TOKENS).value;
+    if (problem.type != ATTN_ENCODER && problem.type != ATTN_ENCODER_DECODER)
+        return {tokens, tokens};
+    // The encoder's tokens of prompts; new keys that decodes read too are those of all sequences.
+    const attn_view starts = view_of(metadata, ATTN_FIELD_ENCODER_SEQ_START_LOC);
+    const bool all = problem.type == ATTN_ENCODER_DECODER && problem.kv_source != ATTN_KV_CACHE;
+    const uint64_t seqs = all && starts.kind == ATTN_VIEW_ARRAY
+                              ? starts.shape[0] - 1
+                              : (uint64_t)view_of(metadata, ATTN_FIELD_NUM_PREFILLS).value;
+    const int64_t encoder = starts.host != nullptr ? ((const int32_t *)starts.host)[seqs] : 0;
+    return {problem.type == ATTN_ENCODER ? encoder : tokens, encoder};
+}
+
 void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, const KV *kv, nb::handle k_,
              nb::handle v_, uintptr_t stream)
 {
@@ -108,30 +140,21 @@ void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, c
     const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v");
     if (!state.step)
         refuse("state", "state has begun no step; begin_forward begins one");
-    attn_layer_tensors tensors;
-    attn_view tokens[2];
-    Error error;
-    int64_t rows = 0;
-    for (int i = 0; i < 2; i++) {
-        ATTN_INIT(&tokens[i]);
-        check(attn_metadata_get(state.step->get(),
-                                i == 0 ? ATTN_FIELD_NUM_PREFILL_TOKENS : ATTN_FIELD_NUM_DECODE_TOKENS, 0,
-                                &tokens[i], error.get()),
-              error);
-        rows += tokens[i].value;
-    }
     const attn_problem &problem = layer.problem;
+    const Tokens tokens = tokens_of(*state.step, problem);
+    attn_layer_tensors tensors;
+    Error error;
     ATTN_INIT(&tensors);
-    need_tokens(q.need_on(device), rows, problem.heads, problem.head_dim);
-    need_tokens(out.need_on(device), rows, problem.heads, problem.head_dim_vo);
+    need_tokens(q.need_on(device), tokens.queries, problem.heads, problem.head_dim);
+    need_tokens(out.need_on(device), tokens.queries, problem.heads, problem.head_dim_vo);
     tensors.q = q.tensor();
     tensors.out = out.tensor();
     if (k) {
-        need_tokens(k.need_on(device), rows, problem.kv_heads, problem.head_dim);
+        need_tokens(k.need_on(device), tokens.keys, problem.kv_heads, problem.head_dim);
         tensors.k_new = k.tensor();
     }
     if (v) {
-        need_tokens(v.need_on(device), rows, problem.kv_heads, problem.head_dim_vo);
+        need_tokens(v.need_on(device), tokens.keys, problem.kv_heads, problem.head_dim_vo);
         tensors.v_new = v.tensor();
     }
     int32_t status;
@@ -159,17 +182,19 @@ void bind_serving(nb::module_ &module)
         .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
              arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(), arg("stream") = 0,
              "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the "
-             "step's slots of "
-             "`kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which "
-             "is written. "
-             "Tokens are in the order of the step: prompts, then decodes.");
+             "step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, "
+             "head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. "
+             "All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of "
+             "the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys "
+             "are in `kv`, take no k and v.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(
         make_state, nb::scope(backend), nb::name("state"), nb::is_method(), arg("problems"), arg("groups"),
-        arg("class_groups") = std::vector<uint32_t>(),
-        "The state of a model: a problem with all maxima for each layer class, and the cache groups of its "
-        "builder. class_groups: the cache group of each class; without it all use the first.");
+        arg("class_groups") = std::vector<uint32_t>(), nb::kw_only(), arg("cross") = nb::none(),
+        "The state of a model: a problem with all maxima for each layer class, and the cache groups and the "
+        "cross group of its builder. class_groups: the cache group of each class; without it all use the "
+        "first. Layers of encoders and of cross-attention have none: 0.");
     nb::cpp_function_def(
         make_layer, nb::scope(backend), nb::name("layer"), nb::is_method(), arg("problem"), nb::kw_only(),
         arg("scale"), arg("class_index") = 0, arg("group") = 0, arg("alibi_slopes") = nb::none(),

@@ -10,6 +10,8 @@ using Groups = std::vector<attn_builder_group>;
 
 // Cache groups as tuples (tokens per block, most blocks of a sequence[, sliding window in tokens]).
 Groups groups_of(const std::vector<nb::object> &given);
+// The group of cross-attention as the same tuple; no group if it is None.
+Groups cross_of(const nb::object &given);
 
 struct Builder : std::enable_shared_from_this<Builder> {
     std::shared_ptr<Backend> backend;

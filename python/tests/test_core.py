@@ -254,6 +254,95 @@ def test_serving():
     raises(libattn.Error, lambda: builder.add(0, 5, [[1], [2]], prompt=True), "lists for two groups", "2 cache groups")
 
 
+def attend(q, k, v, visible=None):
+    """Attention of one sequence in float64: [tokens, heads, dim]."""
+    return softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q, k, v)), visible)[0].swapaxes(0, 1)
+
+
+def test_cross():
+    """Encoder, decoder and cross-attention: prompts, then decodes beside a new prompt, then decodes alone."""
+    common = "heads=8 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=128 max_rows=64"
+    problems = [f"type={name} {common}" for name in ("encoder", "decoder", "encoder_decoder")]
+    backend = libattn.backend(problems, device="cpu")
+    builder = backend.builder([(16, 8)], max_seqs=4, max_tokens=64, max_encoder_tokens=64, cross=(16, 4))
+    state = backend.state(problems, [(16, 8)], cross=(16, 4))
+    encoder, own, cross = (backend.layer(problem, scale=0.125, class_index=i) for i, problem in enumerate(problems))
+    kv, cross_kv = (backend.kv(*(numpy.zeros((10, 16, 2, 64), numpy.float32) for _ in range(2))) for _ in range(2))
+    frames, blocks, cross_blocks = [33, 7, 20], [[5, 2], [3], [7, 1]], [[8, 1, 6], [0], [9, 4]]
+    encoded, seen = [None] * 3, [(normal(0, 2, 64), normal(0, 2, 64)) for _ in frames]
+    for members, lens in (((0, 1), (20, 3)), ((2, 0, 1), (18, 1, 1)), ((0, 1, 2), (1, 1, 1))):
+        builder.reset()
+        prompts = [encoded[i] is None for i in members]
+        for i, n, prompt in zip(members, lens, prompts):
+            builder.add(len(seen[i][0]), n, blocks[i], prompt=prompt, encoder_len=frames[i], cross=cross_blocks[i])
+        metadata = builder.build()
+        state.begin_forward(metadata)
+        new = [i for i, prompt in zip(members, prompts) if prompt]
+        check(metadata["encoder_seq_lens"] == [frames[i] for i in members], "lengths of encoders",
+              metadata["encoder_seq_lens"])
+        slots = [cross_blocks[i][t // 16] * 16 + t % 16 for i in new for t in range(frames[i])]
+        check(metadata["cross_slot_mapping"] == slots, "slots of cross-attention", metadata["cross_slot_mapping"])
+        starts = numpy.cumsum([0, *(frames[i] for i in new)])
+        keys = {}
+        if new:
+            q, k, v = (normal(starts[-1], heads, 64) for heads in (8, 2, 2))
+            out = numpy.zeros_like(q)
+            encoder.forward(state, q, out, k=k, v=v)
+            want = [attend(*(x[a:b] for x in (q, k, v))) for a, b in zip(starts, starts[1:])]
+            close(out, numpy.concatenate(want), f"encoder of {len(new)} prompts")
+            keys = dict(zip("kv", (normal(starts[-1], 2, 64) for _ in range(2))))
+            for i, a, b in zip(new, starts, starts[1:]):
+                encoded[i] = keys["k"][a:b], keys["v"][a:b]
+        offsets = numpy.cumsum([0, *lens])
+        q, k, v = (normal(offsets[-1], heads, 64) for heads in (8, 2, 2))
+        out, crossed = numpy.zeros_like(q), numpy.zeros_like(q)
+        own.forward(state, q, out, kv=kv, k=k, v=v)
+        cross.forward(state, q, crossed, kv=cross_kv, **keys)
+        for i, a, b in zip(members, offsets, offsets[1:]):
+            seen[i] = tuple(numpy.concatenate((old, x[a:b])) for old, x in zip(seen[i], (k, v)))
+            close(out[a:b], attend(q[a:b], *seen[i], causal(b - a, len(seen[i][0]))), f"self-attention of sequence {i}")
+            close(crossed[a:b], attend(q[a:b], *encoded[i]), f"cross-attention of sequence {i}")
+        if len(new) == 1:
+            raises(libattn.Error, lambda: cross.forward(state, q, out, kv=cross_kv, k=k[:19], v=v[:19]),
+                   "fewer keys than the encoder has tokens", "k has 19", "20")
+            raises(libattn.Error, lambda: encoder.forward(state, q[:19], out, k=k, v=v), "queries of an encoder",
+                   "q has 19", "20")
+    raises(libattn.Error, lambda: encoder.forward(state, q, out, k=k, v=v), "an encoder in a step of decodes",
+           "class 0")
+    builder.reset()
+    raises(libattn.Error, lambda: builder.add(0, 1, [1], prompt=True, encoder_len=65), "tokens of encoders",
+           "65 encoder tokens", "64")
+    raises(libattn.Error, lambda: builder.add(0, 1, [1], prompt=True, encoder_len=33, cross=[1, 2]),
+           "blocks of an encoder's keys", "2 blocks of 16 tokens", "33")
+    raises(libattn.Error, lambda: builder.add(0, 1, [1], prompt=True, encoder_len=1, cross=[1], cross_unchanged=2),
+           "unchanged blocks of cross-attention", "2 of 1")
+    raises(libattn.Error,
+           lambda: backend.builder([(16, 8)], max_seqs=4, max_tokens=64, cross=(16,), max_encoder_tokens=9),
+           "a cross group of one number", "cross has an entry of 1", "(block, max_blocks)")
+
+
+def test_encoder_only():
+    """An embedding model: sequences without blocks, no cache, in both directions."""
+    problem = "type=encoder_only heads=4 kv_heads=2 head_dim=64 q=f32 max_seqs=4 max_q=64 max_kv=64 max_rows=128"
+    backend = libattn.backend(problem, device="cpu")
+    builder, state = backend.builder([(16, 4)], max_seqs=4, max_tokens=128), backend.state([problem], [(16, 4)])
+    layer, lens = backend.layer(problem, scale=0.125), [5, 40, 1]
+    builder.reset()
+    for n in lens:
+        builder.add(0, n, None, prompt=True)
+    state.begin_forward(builder.build())
+    offsets = numpy.cumsum([0, *lens])
+    q, k, v = (normal(offsets[-1], heads, 64) for heads in (4, 2, 2))
+    out = numpy.zeros_like(q)
+    layer.forward(state, q, out, k=k, v=v)
+    want = [attend(*(x[a:b] for x in (q, k, v))) for a, b in zip(offsets, offsets[1:])]
+    close(out, numpy.concatenate(want), "three sequences of an encoder alone")
+    raises(libattn.Error, lambda: layer.forward(state, q, out, k=k[1:], v=v), "tokens of k", "k has 45", "46")
+    builder.reset()
+    raises(libattn.Error, lambda: builder.add(0, 1, None, prompt=True, encoder_len=1),
+           "an encoder that the builder was made without", "encoder_len is 1")
+
+
 def test_errors():
     q, k, v = normal(1, 4, 3, 64), normal(1, 2, 5, 64), normal(1, 2, 5, 64)
     caught = raises(libattn.Error, lambda: libattn.attention(q, k[..., :32], v), "dim of k", "k has 32", "64")
