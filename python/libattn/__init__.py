@@ -7,7 +7,8 @@
     libattn.explain("heads=32 kv_heads=8 head_dim=128 q=bf16")
 
 With a paged cache, mixed batches and memory of the program: `backend`, `Backend.plan`, `Plan.step`, `Plan.run`; with
-sequences and their blocks in place of arrays: `Backend.builder`, `Backend.state`, `Backend.layer`.
+sequences and their blocks in place of arrays: `Backend.builder`, `Backend.state`, `Backend.layer`; and steps that are
+captured once and launched: `State.begin_capture`, `Backend.graph`.
 `libattn.torch`, `libattn.transformers` and `libattn.vllm` put it under these packages. Which backend serves is chosen
 by ATTN_BACKEND, as everywhere; see `attn-info` and the manual page attn-env(7).
 """
@@ -19,11 +20,11 @@ from typing import Any
 
 from . import _native
 from ._error import Error
-from ._native import KV, Backend, Builder, Context, Decision, Layer, Metadata, Plan, State, Step
+from ._native import KV, Backend, Builder, Context, Decision, Graph, Layer, Metadata, Plan, State, Step
 from ._table import Table
 
-__all__ = ["KV", "Backend", "Builder", "Context", "Decision", "Error", "Layer", "Metadata", "Plan", "Problem", "State",
-           "Step", "Table", "attention", "backend", "context", "explain", "info", "select", "version"]
+__all__ = ["KV", "Backend", "Builder", "Context", "Decision", "Error", "Graph", "Layer", "Metadata", "Plan", "Problem",
+           "State", "Step", "Table", "attention", "backend", "context", "explain", "info", "select", "version"]
 __version__ = version = _native.version()
 
 

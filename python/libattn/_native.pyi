@@ -105,14 +105,19 @@ class Backend:
     def synchronize(self, stream: int = 0) -> None:
         """Waits until everything on the stream is done."""
 
+    def graph(self, stream: int = 0) -> Graph:
+        """
+        A graph that captures `stream`; without it a stream of its own, where the backend has streams. Raises Error (ATTN_E_UNSUPPORTED) if it has none.
+        """
+
     def builder(self, groups: Sequence[object], *, max_seqs: int, max_tokens: int, chunked: bool = True, steps: int = 1, problem: str = '', max_encoder_tokens: int = 0, cross: object | None = None) -> Builder:
         """
         A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most tokens of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same pair as in groups for the cache of cross-attention.
         """
 
-    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = [], *, cross: object | None = None) -> State:
+    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = [], *, cross: object | None = None, max_capture_len: int = 0, steps: int = 1, capture_tokens: int = 1, capture_num_tokens: int = 0) -> State:
         """
-        The state of a model: a problem with all maxima for each layer class, and the cache groups and the cross group of its builder. class_groups: the cache group of each class; without it all use the first. Layers of encoders and of cross-attention have none: 0.
+        The state of a model: a problem with all maxima for each layer class, and the cache groups and the cross group of its builder. class_groups: the cache group of each class; without it all use the first. Layers of encoders and of cross-attention have none: 0. Of graphs: max_capture_len, most tokens of a sequence, 0 for the least max_kv; capture_tokens, most query tokens of a sequence in decodes; capture_num_tokens, those of all in any mix. steps: whose copies may be under way at once.
         """
 
     def layer(self, problem: str, *, scale: float, class_index: int = 0, group: int = 0, alibi_slopes: object | None = None, sinks: object | None = None) -> Layer:
@@ -169,6 +174,26 @@ class Plan:
     def graph_level(self) -> int:
         """What of a capture it supports: enum attn_graph_level."""
 
+class Graph:
+    """
+    Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside `with graph:` State.begin_forward, Layer.forward and Backend.kv_write on its stream are kept instead of done. A launch makes them again with what their arrays hold by then. The graph holds these arrays; an exception inside leaves it empty. One thread at a time.
+    """
+
+    @property
+    def stream(self) -> int:
+        """The stream that it captures, for `stream` of other calls."""
+
+    def __enter__(self) -> Graph:
+        """Begins the capture."""
+
+    def __exit__(self, type: object | None, value: object | None, traceback: object | None) -> None:
+        """Ends the capture. Raises Error if a call could not be kept."""
+
+    def launch(self, stream: int = 0) -> None:
+        """
+        Does everything in order, on any stream that is not captured. Plans and allocates nothing.
+        """
+
 def attention(q: object, k: object, v: object, out: object | None, *, causal: bool = False, align_start: bool = False, scale: float | None = None, window_left: int | None = None, window_right: int | None = None, softcap: float = 0.0, sinks: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, alibi: str = 'key', kv_lens: object | None = None, lse: object | None = None, backend: str | None = None, stream: int | None = None) -> object:
     """
     q [batch, heads, n, dim] over k and v [batch, kv_heads, m, dim] to out [batch, heads, n, dim_vo], which is written and returned; None: a new one of q's library. kv_lens is i32 [batch] in host memory: keys of each sequence that count. Plans are kept by shape. Without stream it is the one on which the library of q works now.
@@ -202,7 +227,7 @@ def fields() -> list:
 
 class Metadata:
     """
-    What a step is, for kernels; lives until its builder's next reset or build.
+    What a step is, for kernels; lives until its builder's next reset or build. That of a captured size is State.get_capture_metadata's.
     """
 
     def __getitem__(self, field: str) -> object: ...
@@ -225,16 +250,43 @@ class Builder:
         Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of both, as a list for each cache group or one list for the only group; None where nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that are the same as at the row's last add; computed: leading blocks that a prefix cache had. encoder_len: tokens of the encoder's sequence, of decodes too; cross: the blocks of their keys for cross-attention, of which the first cross_unchanged are the same as at the row's last add. Raises Error that names what cannot be, and then adds nothing.
         """
 
-    def build(self, stream: int = 0) -> Metadata:
-        """Ends the step and gives its metadata."""
+    def build(self, stream: int = 0, *, graph: bool = False, pad: int = 0, host_only: bool = False) -> Metadata:
+        """
+        Ends the step and gives its metadata. graph: for a captured graph, padded by `pad` sequences; host_only: it is copied by State.prepare alone.
+        """
 
 class State:
     """
-    Plans and memory of a model: one plan for each layer class. Made by Backend.state.
+    Plans and memory of a model: one plan for each layer class, and what graphs are captured with. Made by Backend.state.
     """
 
     def begin_forward(self, metadata: Metadata, stream: int = 0) -> None:
-        """Plans the step for all classes."""
+        """
+        Plans the step for all classes. Of a capture's metadata the device plans for what the buffers hold, and the call can be captured.
+        """
+
+    def begin_capture(self, max_batch: int, stream: int = 0) -> None:
+        """
+        Begins to capture graphs of at most max_batch sequences: allocates their buffers. Then, for sizes from large to small: get_capture_metadata, clone, and with the clone begin_forward and the layers, once to warm up and once inside `with Backend.graph()`; and end_capture at the end. Each step is then built with graph=True, put into the buffers by prepare, and done by Graph.launch.
+        """
+
+    def get_capture_metadata(self, batch: int, *, encoder_decoder: bool = False, tokens: int = 1, num_tokens: int = 0, stream: int = 0) -> Metadata:
+        """
+        Metadata of a graph of one size, over the buffers: decodes of `batch` sequences of `tokens` query tokens each, with encoder_decoder those of cross-attention; or with num_tokens, query tokens of all sequences, any mix of prompts and decodes. It lives until the next one or end_capture, and with a clone as long as that.
+        """
+
+    def clone(self, batch: int) -> State:
+        """
+        The state of the size whose metadata was taken last, with which its layers are captured.
+        """
+
+    def end_capture(self) -> None:
+        """Ends the capture; clones stay."""
+
+    def prepare(self, metadata: Metadata, stream: int = 0) -> None:
+        """
+        Puts a graph's step into the buffers of the clone of its size, for the launch of its graph. A clone or its graph has to live. Raises Error that names what the graph cannot be launched for.
+        """
 
 class Layer:
     """One attention layer of a model; made by Backend.layer."""

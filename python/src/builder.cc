@@ -135,14 +135,20 @@ void add(Builder &builder, uint32_t context_len, uint32_t query_len, const nb::o
     check(attn_builder_add(builder.handle.get(), &args, error.get()), error);
 }
 
-std::shared_ptr<Metadata> build(std::shared_ptr<Builder> builder, uintptr_t stream)
+std::shared_ptr<Metadata> build(std::shared_ptr<Builder> builder, uintptr_t stream, bool graph, uint32_t pad,
+                                bool host_only)
 {
+    attn_builder_build_args args;
     attn_metadata *made = nullptr;
     Error error;
-    check(attn_builder_build(builder->handle.get(), nullptr, (void *)stream, &made, error.get()), error);
-    builder->builds++;
-    const uint64_t number = builder->builds;
-    return std::make_shared<Metadata>(Metadata{std::move(builder), made, number});
+    ATTN_INIT(&args);
+    args.graph = graph;
+    args.pad = pad;
+    args.host_only = host_only;
+    check(attn_builder_build(builder->handle.get(), &args, (void *)stream, &made, error.get()), error);
+    const uint64_t number = ++builder->builds;
+    const std::shared_ptr<const uint64_t> last(builder, &builder->builds);
+    return std::make_shared<Metadata>(Metadata{made, number, last, std::move(builder)});
 }
 
 uint32_t field_of(const std::string &name)
@@ -196,8 +202,10 @@ void bind_builder(nb::module_ &module)
     using nb::arg;
     module.def("fields", fields, "Names of the fields of a step's metadata; those of vLLM 0.6.4.");
 
-    nb::class_<Metadata>(module, "Metadata",
-                         "What a step is, for kernels; lives until its builder's next reset or build.")
+    nb::class_<Metadata>(
+        module, "Metadata",
+        "What a step is, for kernels; lives until its builder's next reset or build. That of a captured "
+        "size is State.get_capture_metadata's.")
         .def(
             "__getitem__", [](const Metadata &self, const std::string &name) { return field(self, name, 0); },
             arg("field"))
@@ -208,18 +216,20 @@ void bind_builder(nb::module_ &module)
     nb::class_<Builder>(module, "Builder",
                         "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
         .def("reset", reset, "Begins a step without sequences; the metadata of the step before ends.")
-        .def(
-            "add", add, arg("context_len"), arg("query_len"), arg("blocks").none(), nb::kw_only(),
-            arg("prompt"), arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
-            arg("encoder_len") = 0, arg("cross") = nb::none(), arg("cross_unchanged") = 0,
-            "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
-            "the blocks of both, as a list for each cache group or one list for the only group; None where "
-            "nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that are the "
-            "same as at the row's last add; computed: leading blocks that a prefix cache had. encoder_len: "
-            "tokens of the encoder's sequence, of decodes too; cross: the blocks of their keys for "
-            "cross-attention, of which the first cross_unchanged are the same as at the row's last add. "
-            "Raises Error that names what cannot be, and then adds nothing.")
-        .def("build", build, arg("stream") = 0, "Ends the step and gives its metadata.");
+        .def("add", add, arg("context_len"), arg("query_len"), arg("blocks").none(), nb::kw_only(),
+             arg("prompt"), arg("row") = nb::none(), arg("unchanged") = 0, arg("computed") = 0,
+             arg("encoder_len") = 0, arg("cross") = nb::none(), arg("cross_unchanged") = 0,
+             "Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and "
+             "the blocks of both, as a list for each cache group or one list for the only group; None "
+             "where nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that "
+             "are the same as at the row's last add; computed: leading blocks that a prefix cache had. "
+             "encoder_len: tokens of the encoder's sequence, of decodes too; cross: the blocks of their "
+             "keys for cross-attention, of which the first cross_unchanged are the same as at the row's "
+             "last add. Raises Error that names what cannot be, and then adds nothing.")
+        .def("build", build, arg("stream") = 0, nb::kw_only(), arg("graph") = false, arg("pad") = 0,
+             arg("host_only") = false,
+             "Ends the step and gives its metadata. graph: for a captured graph, padded by `pad` "
+             "sequences; host_only: it is copied by State.prepare alone.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(
@@ -236,7 +246,7 @@ void bind_builder(nb::module_ &module)
         arg("max_encoder_tokens") = 0, arg("cross") = nb::none(),
         "A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per "
         "block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each "
-        "cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most tokens "
-        "of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same pair as in "
-        "groups for the cache of cross-attention.");
+        "cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most "
+        "tokens of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same "
+        "pair as in groups for the cache of cross-attention.");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The extension module libattn._native.
+#include "graph.h"
 #include "serving.h"
 
 NB_MODULE(_native, module)
@@ -7,6 +8,7 @@ NB_MODULE(_native, module)
     module.doc() = "libattn's C interface, as objects.";
     bind_core(module);
     bind_plan(module);
+    bind_graph(module);
     bind_attention(module);
     bind_packed(module);
     bind_calls(module);

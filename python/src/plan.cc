@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Plans, steps and caches for programs that keep their own pages: nothing is allocated while a step runs.
 #include "plan.h"
+#include "graph.h"
 
 #include <cstring>
 
@@ -429,34 +430,35 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
     return kv;
 }
 
-static void kv_write(const Backend &backend, const KV &kv, nb::handle k_, nb::handle v_, nb::handle slots_,
-                     nb::handle rope_, uintptr_t stream)
+static void kv_write(const Backend &backend, std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_,
+                     nb::handle slots_, nb::handle rope_, uintptr_t stream)
 {
     const Array k(k_, "k"), v = optional(v_, "v"), slots(slots_, "slot_mapping"),
                             rope = optional(rope_, "k_rope");
     slots.need_dtype(ATTN_INT64).need_on(backend.device).need_list(0);
     const int64_t tokens = slots.size(0);
-    const uint32_t dim = rope ? kv.desc.head_dim_vo : kv.desc.head_dim;
-    need_tokens(k.need_on(backend.device), tokens, kv.desc.kv_heads, dim);
+    const uint32_t dim = rope ? kv->desc.head_dim_vo : kv->desc.head_dim;
+    need_tokens(k.need_on(backend.device), tokens, kv->desc.kv_heads, dim);
     attn_kv_write_args args;
     ATTN_INIT(&args);
     if (rope) {
-        need_tokens(rope.need_on(backend.device).need_dtype(k.dtype()), tokens, kv.desc.kv_heads,
-                    kv.desc.head_dim - dim);
+        need_tokens(rope.need_on(backend.device).need_dtype(k.dtype()), tokens, kv->desc.kv_heads,
+                    kv->desc.head_dim - dim);
         args.k_rope = rope.tensor();
     }
     args.k_dtype = k.dtype();
     args.num_tokens = (uint32_t)tokens;
     args.k_new = k.tensor();
     if (v) {
-        need_tokens(v.need_on(backend.device), tokens, kv.desc.kv_heads, kv.desc.head_dim_vo);
+        need_tokens(v.need_on(backend.device), tokens, kv->desc.kv_heads, kv->desc.head_dim_vo);
         args.v_dtype = v.dtype();
         args.v_new = v.tensor();
     }
-    args.kv = kv.handle.get();
+    args.kv = kv->handle.get();
     args.slot_mapping = slots.buffer();
     Error error;
     int32_t status;
+    hold_captured(stream, {k_, v_, slots_, rope_}, {kv});
     {
         nb::gil_scoped_release release;
         status = attn_kv_write(backend.get(), &args, (void *)stream, error.get());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // States and layers: the plans of a model, and the layers that run on a step.
 #include "serving.h"
+#include "graph.h"
+
+#include <algorithm>
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -9,24 +12,29 @@
 namespace
 {
 
-struct State {
+struct State : std::enable_shared_from_this<State> {
     std::shared_ptr<Backend> backend;
     std::vector<attn_problem> problems;
     Groups groups;
     Handle<attn_state, attn_state_destroy> handle;
-    std::shared_ptr<Metadata> step; // holds what was begun
+    std::shared_ptr<Metadata> step;      // holds what was begun
+    std::shared_ptr<Metadata> capturing; // of the size that a clone may be made of
+    uint64_t captures = 0;
 };
 
 struct Layer {
     std::shared_ptr<Backend> backend;
     attn_problem problem{};
+    uint32_t class_index;
     Handle<attn_layer, attn_layer_destroy> handle;
     std::vector<Array> keep; // slopes and sinks
 };
 
 std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::vector<std::string> &problems,
                                   const std::vector<nb::object> &groups,
-                                  const std::vector<uint32_t> &group_of_class, const nb::object &cross_)
+                                  const std::vector<uint32_t> &group_of_class, const nb::object &cross_,
+                                  uint32_t max_capture_len, uint32_t steps, uint32_t capture_tokens,
+                                  uint32_t capture_num_tokens)
 {
     auto state = std::make_shared<State>();
     std::vector<attn_layer_class> classes;
@@ -52,6 +60,10 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     params.group = state->groups.data();
     params.groups = (uint32_t)state->groups.size();
     params.cross = cross.empty() ? nullptr : cross.data();
+    params.max_capture_len = max_capture_len;
+    params.steps = steps;
+    params.capture_tokens = capture_tokens;
+    params.capture_num_tokens = capture_num_tokens;
     check(attn_state_create(backend->get(), classes.data(), (uint32_t)classes.size(), &params, &made,
                             error.get()),
           error);
@@ -59,18 +71,89 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     return state;
 }
 
-void begin_forward(State &state, std::shared_ptr<Metadata> metadata, uintptr_t stream)
+void begin_forward(std::shared_ptr<State> state, std::shared_ptr<Metadata> metadata, uintptr_t stream)
 {
     Error error;
     int32_t status;
     attn_metadata *handle = metadata->get();
+    hold_captured(stream, {}, {state, metadata});
     {
         nb::gil_scoped_release release;
-        status = attn_state_begin_forward(state.handle.get(), handle, (void *)stream, error.get());
+        status = attn_state_begin_forward(state->handle.get(), handle, (void *)stream, error.get());
     }
     check(status, error);
-    state.step = std::move(metadata);
+    state->step = std::move(metadata);
 }
+
+// ---------------------------------------------------------------- captures
+
+void begin_capture(State &state, uint32_t max_batch, uintptr_t stream)
+{
+    Error error;
+    check(attn_state_begin_capture(state.handle.get(), max_batch, (void *)stream, error.get()), error);
+}
+
+void end_capture(State &state)
+{
+    Error error;
+    check(attn_state_end_capture(state.handle.get(), error.get()), error);
+    state.captures++;
+    state.capturing.reset();
+}
+
+std::shared_ptr<Metadata> get_capture_metadata(std::shared_ptr<State> state, uint32_t batch,
+                                               bool encoder_decoder, uint32_t tokens, uint32_t num_tokens,
+                                               uintptr_t stream)
+{
+    attn_state_capture_args args;
+    attn_metadata *made = nullptr;
+    Error error;
+    ATTN_INIT(&args);
+    args.batch = batch;
+    args.encoder_decoder = encoder_decoder;
+    args.tokens = tokens;
+    args.num_tokens = num_tokens;
+    state->captures++;
+    state->capturing.reset();
+    check(attn_state_get_capture_metadata(state->handle.get(), &args, (void *)stream, &made, error.get()),
+          error);
+    const std::shared_ptr<const uint64_t> last(state, &state->captures);
+    state->capturing = std::make_shared<Metadata>(Metadata{made, state->captures, last, nullptr});
+    return state->capturing;
+}
+
+std::shared_ptr<State> make_clone(State &state, uint32_t batch)
+{
+    auto clone = std::make_shared<State>();
+    attn_state *made = nullptr;
+    Error error;
+    if (!state.capturing)
+        refuse("batch",
+               "batch is " + std::to_string(batch) +
+                   "; there is no capture metadata without a clone; get_capture_metadata takes it first");
+    check(attn_state_clone(state.handle.get(), batch, &made, error.get()), error);
+    clone->backend = state.backend;
+    clone->handle.reset(made);
+    // From here on the metadata lives as long as the clone.
+    state.capturing->number = clone->captures;
+    state.capturing->last = std::shared_ptr<const uint64_t>(clone, &clone->captures);
+    state.capturing.reset();
+    return clone;
+}
+
+void prepare(State &state, const Metadata &metadata, uintptr_t stream)
+{
+    Error error;
+    int32_t status;
+    attn_metadata *handle = metadata.get();
+    {
+        nb::gil_scoped_release release;
+        status = attn_state_prepare(state.handle.get(), handle, (void *)stream, error.get());
+    }
+    check(status, error);
+}
+
+// ---------------------------------------------------------------- layers
 
 std::shared_ptr<Layer> make_layer(std::shared_ptr<Backend> backend, const std::string &problem, float scale,
                                   uint32_t class_index, uint32_t group, nb::handle slopes_, nb::handle sinks_)
@@ -83,6 +166,7 @@ std::shared_ptr<Layer> make_layer(std::shared_ptr<Backend> backend, const std::s
     Error error;
     layer->backend = backend;
     layer->problem = parse(problem);
+    layer->class_index = class_index;
     layer_class.problem = &layer->problem;
     layer_class.group = group;
     ATTN_INIT(&desc);
@@ -117,10 +201,17 @@ struct Tokens {
     int64_t queries, keys;
 };
 
-Tokens tokens_of(const Metadata &metadata, const attn_problem &problem)
+Tokens tokens_of(const State &state, const Layer &layer)
 {
-    const int64_t tokens = view_of(metadata, ATTN_FIELD_NUM_PREFILL_TOKENS).value +
-                           view_of(metadata, ATTN_FIELD_NUM_DECODE_TOKENS).value;
+    const Metadata &metadata = *state.step;
+    const attn_problem &problem = layer.problem;
+    attn_state_step run;
+    int64_t tokens = view_of(metadata, ATTN_FIELD_NUM_PREFILL_TOKENS).value +
+                     view_of(metadata, ATTN_FIELD_NUM_DECODE_TOKENS).value;
+    ATTN_INIT(&run);
+    // A graph may have more than the step that is in it.
+    if (attn_state_get_step(state.handle.get(), layer.class_index, &run, nullptr) == ATTN_OK)
+        tokens = std::max(tokens, (int64_t)run.batch->num_tokens);
     if (problem.type != ATTN_ENCODER && problem.type != ATTN_ENCODER_DECODER)
         return {tokens, tokens};
     // The encoder's tokens of prompts; new keys that decodes read too are those of all sequences.
@@ -133,15 +224,15 @@ Tokens tokens_of(const Metadata &metadata, const attn_problem &problem)
     return {problem.type == ATTN_ENCODER ? encoder : tokens, encoder};
 }
 
-void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, const KV *kv, nb::handle k_,
-             nb::handle v_, uintptr_t stream)
+void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::handle q_, nb::handle out_,
+             std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, uintptr_t stream)
 {
-    const attn_device &device = layer.backend->device;
+    const attn_device &device = layer->backend->device;
+    const attn_problem &problem = layer->problem;
     const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v");
-    if (!state.step)
+    if (!state->step)
         refuse("state", "state has begun no step; begin_forward begins one");
-    const attn_problem &problem = layer.problem;
-    const Tokens tokens = tokens_of(*state.step, problem);
+    const Tokens tokens = tokens_of(*state, *layer);
     attn_layer_tensors tensors;
     Error error;
     ATTN_INIT(&tensors);
@@ -158,12 +249,12 @@ void forward(const Layer &layer, State &state, nb::handle q_, nb::handle out_, c
         tensors.v_new = v.tensor();
     }
     int32_t status;
-    attn_metadata *metadata = state.step->get();
+    attn_metadata *metadata = state->step->get();
+    hold_captured(stream, {q_, out_, k_, v_}, {layer, state, state->step, kv});
     {
         nb::gil_scoped_release release;
-        status = attn_layer_forward(layer.handle.get(), state.handle.get(), metadata,
-                                    kv != nullptr ? kv->handle.get() : nullptr, &tensors, (void *)stream,
-                                    error.get());
+        status = attn_layer_forward(layer->handle.get(), state->handle.get(), metadata,
+                                    kv ? kv->handle.get() : nullptr, &tensors, (void *)stream, error.get());
     }
     check(status, error);
 }
@@ -174,9 +265,30 @@ void bind_serving(nb::module_ &module)
 {
     using nb::arg;
     nb::class_<State>(module, "State",
-                      "Plans and memory of a model: one plan for each layer class. Made by Backend.state.")
+                      "Plans and memory of a model: one plan for each layer class, and what graphs are "
+                      "captured with. Made by Backend.state.")
         .def("begin_forward", begin_forward, arg("metadata"), arg("stream") = 0,
-             "Plans the step for all classes.");
+             "Plans the step for all classes. Of a capture's metadata the device plans for what the "
+             "buffers hold, and the call can be captured.")
+        .def("begin_capture", begin_capture, arg("max_batch"), arg("stream") = 0,
+             "Begins to capture graphs of at most max_batch sequences: allocates their buffers. Then, for "
+             "sizes from large to small: get_capture_metadata, clone, and with the clone begin_forward and "
+             "the layers, once to warm up and once inside `with Backend.graph()`; and end_capture at the "
+             "end. Each step is then built with graph=True, put into the buffers by prepare, and done by "
+             "Graph.launch.")
+        .def("get_capture_metadata", get_capture_metadata, arg("batch"), nb::kw_only(),
+             arg("encoder_decoder") = false, arg("tokens") = 1, arg("num_tokens") = 0, arg("stream") = 0,
+             "Metadata of a graph of one size, over the buffers: decodes of `batch` sequences of `tokens` "
+             "query tokens each, with encoder_decoder those of cross-attention; or with num_tokens, query "
+             "tokens of all sequences, any mix of prompts and decodes. It lives until the next one or "
+             "end_capture, and with a clone as long as that.")
+        .def("clone", make_clone, arg("batch"),
+             "The state of the size whose metadata was taken last, with which its layers are captured.")
+        .def("end_capture", end_capture, "Ends the capture; clones stay.")
+        .def(
+            "prepare", prepare, arg("metadata"), arg("stream") = 0,
+            "Puts a graph's step into the buffers of the clone of its size, for the launch of its graph. A "
+            "clone or its graph has to live. Raises Error that names what the graph cannot be launched for.");
 
     nb::class_<Layer>(module, "Layer", "One attention layer of a model; made by Backend.layer.")
         .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
@@ -192,9 +304,14 @@ void bind_serving(nb::module_ &module)
     nb::cpp_function_def(
         make_state, nb::scope(backend), nb::name("state"), nb::is_method(), arg("problems"), arg("groups"),
         arg("class_groups") = std::vector<uint32_t>(), nb::kw_only(), arg("cross") = nb::none(),
-        "The state of a model: a problem with all maxima for each layer class, and the cache groups and the "
-        "cross group of its builder. class_groups: the cache group of each class; without it all use the "
-        "first. Layers of encoders and of cross-attention have none: 0.");
+        arg("max_capture_len") = 0, arg("steps") = 1, arg("capture_tokens") = 1,
+        arg("capture_num_tokens") = 0,
+        "The state of a model: a problem with all maxima for each layer class, and the cache groups and "
+        "the cross group of its builder. class_groups: the cache group of each class; without it all use "
+        "the first. Layers of encoders and of cross-attention have none: 0. Of graphs: max_capture_len, "
+        "most tokens of a sequence, 0 for the least max_kv; capture_tokens, most query tokens of a "
+        "sequence in decodes; capture_num_tokens, those of all in any mix. steps: whose copies may be "
+        "under way at once.");
     nb::cpp_function_def(
         make_layer, nb::scope(backend), nb::name("layer"), nb::is_method(), arg("problem"), nb::kw_only(),
         arg("scale"), arg("class_index") = 0, arg("group") = 0, arg("alibi_slopes") = nb::none(),

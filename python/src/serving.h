@@ -21,18 +21,23 @@ struct Builder : std::enable_shared_from_this<Builder> {
     uint64_t builds = 0;
 };
 
-// The metadata of a builder's last build.
+// What a step is: a builder's last build, or the buffers of a captured size. Its owner counts what it hands
+// out, so that it is known when this has ended.
 struct Metadata {
-    std::shared_ptr<Builder> builder;
     attn_metadata *handle;
-    uint64_t build;
+    uint64_t number;
+    std::weak_ptr<const uint64_t> last; // number of what the owner handed out last; gone with the owner
+    std::shared_ptr<Builder> builder;   // held; a state holds what it has begun, so states are not
 
     attn_metadata *get() const
     {
-        if (build != builder->builds)
-            refuse("metadata",
-                   "metadata is that of an earlier step; it ended with the builder's next reset or build");
-        return handle;
+        const std::shared_ptr<const uint64_t> now = last.lock();
+        if (now && *now == number)
+            return handle;
+        refuse("metadata", builder ? "metadata is that of an earlier step; it ended with the builder's next "
+                                     "reset or build"
+                                   : "metadata is that of a capture; without a clone it ended with the next "
+                                     "one's or with end_capture, and with a clone that is no more");
     }
 };
 

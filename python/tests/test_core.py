@@ -5,6 +5,7 @@ import pickle
 import re
 import sys
 import threading
+import weakref
 
 import numpy
 
@@ -341,6 +342,201 @@ def test_encoder_only():
     builder.reset()
     raises(libattn.Error, lambda: builder.add(0, 1, None, prompt=True, encoder_len=1),
            "an encoder that the builder was made without", "encoder_len is 1")
+
+
+class Written:
+    """What the layers of a model have written of each sequence, and whether their results are right."""
+
+    def __init__(self, layers, seqs, name):
+        self.keys = [[(normal(0, 2, 64), normal(0, 2, 64)) for _ in range(seqs)] for _ in range(layers)]
+        self.name = name
+
+    def judge(self, layer, members, lens, q, k, v, out):
+        """One layer of a step of `lens` new tokens of the sequences `members`, in order."""
+        at = 0
+        for i, n in zip(members, lens):
+            rows = slice(at, at + n)
+            keys = self.keys[layer][i] = tuple(numpy.concatenate((x, y[rows]))
+                                               for x, y in zip(self.keys[layer][i], (k, v)))
+            close(out[rows], attend(q[rows], *keys, causal(n, len(keys[0]))),
+                  f"{self.name}, layer {layer}, sequence {i} of {members}")
+            at += n
+
+
+def make_layers(backend, problem, count, tokens):
+    """Layers of one class, their caches, and arrays of `tokens` tokens that graphs read and write."""
+    return [dict(layer=backend.layer(problem, scale=0.125),
+                 kv=backend.kv(*(numpy.zeros((12, 16, 2, 64), numpy.float32) for _ in range(2))),
+                 q=normal(tokens, 8, 64), k=normal(tokens, 2, 64), v=normal(tokens, 2, 64),
+                 out=numpy.zeros((tokens, 8, 64), numpy.float32)) for _ in range(count)]
+
+
+def capture(backend, state, layers, batch, **size):
+    """A graph of planning and all layers, which is all that holds the clone of its size."""
+    metadata = state.get_capture_metadata(batch, **size)
+    clone = state.clone(batch)
+
+    def step(stream):
+        clone.begin_forward(metadata, stream)
+        for one in layers:
+            one["layer"].forward(clone, one["q"], one["out"], kv=one["kv"], k=one["k"], v=one["v"], stream=stream)
+
+    step(0)
+    with backend.graph() as graph:
+        step(graph.stream)
+    return graph
+
+
+def fill(layers):
+    for one in layers:
+        for name in "qkv":
+            one[name][:] = normal(*one[name].shape)
+
+
+BLOCKS = [[5, 2], [3, 7], [1, 8], [11, 0]]
+
+
+def test_graph():
+    """Decodes launched as graphs of a ladder of sizes, behind prompts without a graph."""
+    problem = "heads=8 kv_heads=2 head_dim=64 q=f32 graph=single block=16 max_seqs=4 max_q=64 max_kv=32 max_rows=64"
+    backend = libattn.backend(problem, device="cpu")
+    builder = backend.builder([(16, 2)], max_seqs=4, max_tokens=64)
+    state = backend.state([problem], [(16, 2)], max_capture_len=30)
+    layers = make_layers(backend, problem, 2, 64)
+    state.begin_capture(4)
+    graphs = {size: capture(backend, state, layers, size) for size in (4, 2, 1)}
+    last = state.get_capture_metadata(2)
+    check(last["num_decode_tokens"] == 2 and last["use_cuda_graph"] == 1, "metadata of a capture")
+    raises(libattn.Error, lambda: state.clone(1), "a clone of another size", "batch is 1")
+    raises(libattn.Error, lambda: state.get_capture_metadata(5), "more than the capture", "batch is 5", "1 to 4")
+    raises(libattn.Error, lambda: last["use_cuda_graph"], "capture metadata that ended", "that of a capture")
+    raises(libattn.Error, lambda: state.clone(2), "and has no clone any more", "batch is 2", "get_capture_metadata")
+    state.end_capture()
+    raises(libattn.Error, lambda: state.get_capture_metadata(1), "outside of a capture", "begin_capture")
+    written, lens = Written(2, 4, "a ladder of graphs"), [20, 3, 15, 17]
+    builder.reset()
+    for i, n in enumerate(lens):
+        builder.add(0, n, BLOCKS[i], prompt=True)
+    state.begin_forward(builder.build())
+    for i, one in enumerate(layers):
+        one["layer"].forward(state, one["q"], one["out"], kv=one["kv"], k=one["k"], v=one["v"])
+        written.judge(i, range(4), lens, *(one[name] for name in ("q", "k", "v", "out")))
+    arrays = [weakref.ref(one["out"]) for one in layers]
+    for members in ((0, 1, 2), (3,), (0, 1, 2, 3), (1, 2), (0, 3), (2,)):
+        size = min(size for size in graphs if size >= len(members))
+        builder.reset()
+        for i in members:
+            builder.add(len(written.keys[0][i][0]), 1, BLOCKS[i], prompt=False)
+        state.prepare(builder.build(graph=True, pad=size - len(members), host_only=True))
+        fill(layers)
+        graphs[size].launch()
+        for i, one in enumerate(layers):
+            written.judge(i, members, [1] * len(members), *(one[name] for name in ("q", "k", "v", "out")))
+    builder.reset()
+    for i in range(3):
+        builder.add(5, 1, BLOCKS[i], prompt=False)
+    raises(libattn.Error, lambda: state.prepare(builder.build()), "a step without a graph", "use_cuda_graph is 0")
+    raises(libattn.Error, lambda: state.prepare(builder.build(graph=True)), "a size that was not captured",
+           "num_decode_tokens is 3")
+    builder.reset()
+    builder.add(30, 1, BLOCKS[0], prompt=False)
+    raises(libattn.Error, lambda: state.prepare(builder.build(graph=True)), "longer than max_capture_len", "31", "30")
+    del layers, one
+    check(all(array() is not None for array in arrays), "a graph holds its arrays")
+    graphs[1].launch()
+    graphs.clear()
+    check(all(array() is None for array in arrays), "and lets go of them")
+    raises(libattn.Error, lambda: state.prepare(builder.build(graph=True)), "clones that went with their graphs",
+           "no graph of that size")
+
+
+def test_graph_mix():
+    """Prompts, chunks and decodes in one graph, in any mix."""
+    problem = "heads=8 kv_heads=2 head_dim=64 q=f32 graph=always block=16 max_seqs=4 max_q=64 max_kv=32 max_rows=64"
+    backend = libattn.backend(problem, device="cpu")
+    builder = backend.builder([(16, 2)], max_seqs=4, max_tokens=64)
+    state = backend.state([problem], [(16, 2)], capture_num_tokens=48)
+    layers = make_layers(backend, problem, 2, 48)
+    state.begin_capture(4)
+    graph = capture(backend, state, layers, 4, num_tokens=48)
+    state.end_capture()
+    written = Written(2, 4, "a graph of any mix")
+    for members, lens, decodes in (((0, 1), (20, 3), 0), ((2, 0, 1), (15, 1, 1), 2), ((3, 0, 1, 2), (17, 1, 1, 1), 3),
+                                   ((1, 2, 3), (1, 1, 1), 3)):
+        builder.reset()
+        for place, (i, n) in enumerate(zip(members, lens)):
+            builder.add(len(written.keys[0][i][0]), n, BLOCKS[i], prompt=place < len(members) - decodes)
+        state.prepare(builder.build(graph=True, host_only=True))
+        fill(layers)
+        graph.launch()
+        for i, one in enumerate(layers):
+            written.judge(i, members, lens, *(one[name] for name in ("q", "k", "v", "out")))
+    # Layers of such a step take as many tokens as the graph has.
+    metadata = builder.build(graph=True)
+    state.begin_forward(metadata)
+    one = layers[0]
+    raises(libattn.Error, lambda: one["layer"].forward(state, one["q"][:3], one["out"], kv=one["kv"]),
+           "fewer queries than the graph has", "q has 3", "48")
+
+
+def test_graph_cross():
+    """Decodes of cross-attention in a graph, whose keys stay where they are."""
+    problem = ("type=encoder_decoder heads=8 kv_heads=2 head_dim=64 q=f32 graph=single block=16 max_seqs=4 max_q=4 "
+               "max_kv=64 max_rows=16")
+    backend = libattn.backend(problem, device="cpu")
+    builder = backend.builder([(16, 2)], max_seqs=4, max_tokens=64, max_encoder_tokens=128, cross=(16, 3))
+    state = backend.state([problem], [(16, 2)], cross=(16, 3))
+    kv, layer = backend.kv(*(normal(12, 16, 2, 64) for _ in range(2))), backend.layer(problem, scale=0.125)
+    k, v = (normal(80, 2, 64) for _ in range(2))
+    q, out = normal(4, 8, 64), numpy.zeros((4, 8, 64), numpy.float32)
+    frames, blocks = [40, 10, 30], [[4, 0, 9], [7], [2, 11]]
+    slots = [blocks[i][t // 16] * 16 + t % 16 for i, n in enumerate(frames) for t in range(n)]
+    backend.kv_write(kv, k, v, numpy.array(slots))
+    state.begin_capture(4)
+    metadata = state.get_capture_metadata(4, encoder_decoder=True)
+    clone = state.clone(4)
+    with backend.graph() as graph:
+        clone.begin_forward(metadata, graph.stream)
+        layer.forward(clone, q, out, kv=kv, stream=graph.stream)
+    state.end_capture()
+    starts = numpy.cumsum([0, *frames])
+    for members in ((0, 1, 2), (2, 0), (1,)):
+        builder.reset()
+        for i in members:
+            builder.add(3, 1, BLOCKS[i], prompt=False, encoder_len=frames[i], cross=blocks[i])
+        state.prepare(builder.build(graph=True, pad=4 - len(members), host_only=True))
+        q[:] = normal(*q.shape)
+        graph.launch()
+        for row, i in enumerate(members):
+            keys = slice(starts[i], starts[i + 1])
+            close(out[row : row + 1], attend(q[row : row + 1], k[keys], v[keys]), f"sequence {i} of {members}")
+
+
+def test_graph_errors():
+    backend = libattn.backend("heads=8 kv_heads=2 head_dim=64 q=f32", device="cpu")
+    graph, cache = backend.graph(), numpy.zeros((1, 16, 2, 64), numpy.float32)
+    kv, k, slots = backend.kv(cache, cache.copy()), normal(2, 2, 64), numpy.array([3, 5])
+    raises(libattn.Error, graph.launch, "a graph that holds nothing", "no step")
+    try:
+        with graph:
+            backend.kv_write(kv, k, k, slots, stream=graph.stream)
+            raises(libattn.Error, graph.launch, "a launch inside of the capture", "still captured")
+            raises(libattn.Error, lambda: backend.graph(graph.stream).__enter__(), "a stream that is captured",
+                   "captured already")
+            raise KeyError("left")
+    except KeyError:
+        pass
+    raises(libattn.Error, graph.launch, "a graph that an exception left", "no step")
+    with graph:
+        backend.kv_write(kv, k, k, slots, stream=graph.stream)
+    check(not cache.any(), "a capture writes nothing")
+    graph.launch()
+    check(bool((cache[0, [3, 5]] == k).all()), "a launch does")
+    slots[:] = 7, -1
+    k[0] = 2
+    graph.launch()
+    check(bool((cache[0, 7] == 2).all() and (cache[0, 6] == 0).all()), "with what its arrays hold by then")
+    raises(libattn.Error, lambda: graph.__enter__(), "a graph that is captured twice", "captured before")
 
 
 def test_errors():
