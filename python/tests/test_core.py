@@ -212,6 +212,39 @@ def test_paged():
     raises(libattn.Error, lambda: plan.run(step, q, out, scale=1.0, kv=kv), "a step that was not prepared", "prepare")
 
 
+def test_plan_cross():
+    """Plans of encoders and of cross-attention: keys of sequences one behind the other, and keys in pages."""
+    common = "heads=8 kv_heads=2 head_dim=64 q=f32 max_seqs=4 max_q=64 max_kv=64 max_rows=128"
+    frames, tokens = [33, 7, 20], [1, 5, 2]
+    starts, offsets = (numpy.cumsum([0, *lens]).astype(numpy.int32) for lens in (frames, tokens))
+    q, k, v = (normal(starts[-1], heads, 64) for heads in (8, 2, 2))
+    keys = [(k[a:b], v[a:b]) for a, b in zip(starts, starts[1:])]
+    lens = numpy.array(frames, numpy.int32)
+
+    def run(problem, q, offsets, max_q, kv=None, kv_lens=None, k=None, v=None, **batch):
+        backend = libattn.backend(problem, device="cpu")
+        plan, out = backend.plan(problem), numpy.zeros_like(q)
+        step = plan.step()
+        step.prepare(offsets, kv_lens, num_tokens=len(q), max_q=max_q, max_kv=max(frames), **batch)
+        plan.run(step, q, out, scale=0.125, kv=kv and backend.kv(*kv), k=k, v=v)
+        return out
+
+    want = [attend(q[a:b], *one) for a, b, one in zip(starts, starts[1:], keys)]
+    close(run(f"type=encoder {common}", q, starts, 33, k=k, v=v), numpy.concatenate(want), "a plan of an encoder")
+    decoded = q[: offsets[-1]]
+    want = numpy.concatenate([attend(decoded[a:b], *one) for a, b, one in zip(offsets, offsets[1:], keys)])
+    close(run(f"type=encoder_decoder kv_source=new {common}", decoded, offsets, 5, kv_lens=lens, k=k, v=v,
+              kv_offsets=starts), want, "a plan of cross-attention over new keys")
+    table = numpy.array([[4, 1, 7], [0, -1, -1], [6, 2, -1]], numpy.int32)
+    caches = [numpy.zeros((8, 16, 2, 64), numpy.float32) for _ in range(2)]
+    for cache, new in zip(caches, (k, v)):
+        for i, n in enumerate(frames):
+            for t in range(n):
+                cache[table[i, t // 16], t % 16] = new[starts[i] + t]
+    close(run(f"type=encoder_decoder {common}", decoded, offsets, 5, caches, lens, table=table, pages=8), want,
+          "a plan of cross-attention over pages")
+
+
 def test_serving():
     """A builder, a state and two layers: two prompts, then decodes, beside attention over all that was written."""
     problem = "heads=8 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=128 max_rows=64"
