@@ -148,7 +148,7 @@ class Step:
 
     def prepare(self, q_offsets: object, kv_lens: object | None = None, *, num_tokens: int, max_q: int, max_kv: int, table: object | None = None, pages: int = 0, kv_offsets: object | None = None, csr_indptr: object | None = None, csr_indices: object | None = None, q_positions: object | None = None, seq_causal: object | None = None, cascade: bool = False, stream: int = 0) -> None:
         """
-        Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the next prepare: q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] of pages with any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are upper bounds. Raises Error that names array, index and value.
+        Plans a step of n sequences. Arrays are i32 in the backend's memory and are held until the next prepare: q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] of pages with any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are upper bounds. In a graph they hold for all launches, each of which reads the arrays as they are by then. Raises Error that names array, index and value.
         """
 
 class Plan:
@@ -176,7 +176,7 @@ class Plan:
 
 class Graph:
     """
-    Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside `with graph:` State.begin_forward, Layer.forward and Backend.kv_write on its stream are kept instead of done. A launch makes them again with what their arrays hold by then. The graph holds these arrays; an exception inside leaves it empty. One thread at a time.
+    Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside `with graph:` State.begin_forward, Layer.forward, Step.prepare, Plan.run and Backend.kv_write on its stream are kept instead of done. A launch makes them again with what their arrays hold by then. The graph holds these arrays; an exception inside leaves it empty. One thread at a time, while its plans and states run nowhere else.
     """
 
     @property

@@ -94,7 +94,7 @@ attn_buffer Step::take(nb::handle object, const char *name, uint32_t dtype, int6
     if (plan->backend->is_host())
         *on_host = array.data();
     const attn_buffer buffer = array.buffer();
-    keep.push_back(std::move(array));
+    keep->push_back(std::move(array));
     return buffer;
 }
 
@@ -111,7 +111,7 @@ void Step::take_table(nb::handle object)
     batch.table_stride = table.size(0) == 1 ? table.size(1) * table.element() : table.stride(0);
     if (plan->backend->is_host())
         host.table = (const int32_t *)table.data();
-    keep.push_back(std::move(table));
+    keep->push_back(std::move(table));
 }
 
 void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q,
@@ -123,7 +123,7 @@ void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens
     offsets.need_list(2);
     const int64_t seqs = offsets.size(0) - 1;
     prepared = false;
-    keep.clear();
+    keep = std::make_shared<std::vector<Array>>();
     ATTN_INIT(&batch);
     ATTN_INIT(&host);
     batch.seqs = (uint32_t)seqs;
@@ -146,7 +146,9 @@ void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens
     }
     if (!table.is_none())
         take_table(table);
-    if (plan->backend->is_host()) {
+    // What a graph prepares is read at its launches alone.
+    in_graph = hold_captured(stream, {}, {shared_from_this(), keep});
+    if (plan->backend->is_host() && !in_graph) {
         batch.given |= ATTN_GIVEN_HOST_COPIES;
         batch.host = &host;
     }
@@ -317,34 +319,35 @@ static void give_queries(attn_tensors &tensors, const Array &q, const Array &rop
     tensors.q_rope = rope.tensor();
 }
 
-static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out_, float scale, const KV *kv,
-                     nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_, nb::handle slopes_,
-                     nb::handle sinks_, nb::handle rope_, uintptr_t stream)
+static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb::handle q_, nb::handle out_,
+                     float scale, std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_,
+                     nb::handle mask_, nb::handle slopes_, nb::handle sinks_, nb::handle rope_,
+                     uintptr_t stream)
 {
-    const attn_problem &problem = plan.problem;
-    const attn_device &device = plan.backend->device;
+    const attn_problem &problem = plan->problem;
+    const attn_device &device = plan->backend->device;
     const Array q(q_, "q"), out(out_, "out", true),
         k = optional(k_, "k"), v = optional(v_, "v"), lse = optional(lse_, "lse", true),
         mask = optional(mask_, "mask"), slopes = optional(slopes_, "alibi_slopes"),
         sinks = optional(sinks_, "sinks"), rope = optional(rope_, "q_rope");
-    if (!step.prepared)
+    if (!step->prepared)
         refuse("step", "step is not prepared; prepare it for the lengths of the step first");
-    const int64_t tokens = step.batch.num_tokens;
+    const int64_t tokens = step->batch.num_tokens;
     need_tokens(out.need_on(device), tokens, problem.heads, problem.head_dim_vo);
     attn_tensors tensors;
     ATTN_INIT(&tensors);
     tensors.softmax_scale = scale;
-    give_queries(tensors, q, rope, plan, tokens);
+    give_queries(tensors, q, rope, *plan, tokens);
     tensors.out = out.tensor();
     need_key(k, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
     if (k) {
-        need_keys(k, step, problem.head_dim);
+        need_keys(k, *step, problem.head_dim);
         tensors.k_new = k.tensor();
     }
     if (v) {
-        need_keys(v, step, problem.head_dim_vo);
+        need_keys(v, *step, problem.head_dim_vo);
         tensors.v_new = v.tensor();
     }
     if (lse) {
@@ -356,16 +359,27 @@ static void run_plan(Plan &plan, const Step &step, nb::handle q_, nb::handle out
         tensors.lse.token_stride = lse.stride(0);
         tensors.lse.head_stride = lse.stride(1);
     }
-    if (kv != nullptr)
+    if (kv)
         tensors.kv = kv->handle.get();
-    Mask given;
+    const auto given = std::make_shared<Mask>();
     if (mask) {
-        given = mask_of(mask, plan, step.batch);
-        given.give(tensors);
+        *given = mask_of(mask, *plan, step->batch);
+        given->give(tensors);
     }
     give_sinks(tensors, sinks, problem.heads, device);
     give_slopes(tensors, slopes, problem.heads, device);
-    plan.run(step.batch, tensors, step.schedule, stream);
+    attn_batch batch = step->batch;
+    if (hold_captured(stream, {q_, out_, k_, v_, lse_, mask_, slopes_, sinks_, rope_},
+                      {plan, step, step->keep, kv, given})) {
+        batch.given &= ~ATTN_GIVEN_HOST_COPIES;
+        batch.host = nullptr;
+    } else if (step->in_graph) {
+        refuse(
+            "step",
+            "step is prepared by the launches of a graph; runs in that graph are accepted, and others when "
+            "it is prepared without one");
+    }
+    plan->run(batch, tensors, step->schedule, stream);
 }
 
 // ---------------------------------------------------------------- caches
@@ -533,7 +547,8 @@ void bind_plan(nb::module_ &module)
              "q_offsets [n + 1], kv_lens [n] (keys of each, those of this step included), table [n, width] "
              "of pages with "
              "any row stride, kv_offsets and csr_indptr [n + 1]; seq_causal is u8 [n]. max_q and max_kv are "
-             "upper bounds. "
+             "upper bounds. In a graph they hold for all launches, each of which reads the arrays as they "
+             "are by then. "
              "Raises Error that names array, index and value.");
 
     nb::class_<Plan>(module, "Plan", "The kernels of one layer class; made by Backend.plan.")

@@ -40,14 +40,14 @@ struct Plan : std::enable_shared_from_this<Plan> {
 };
 
 // The schedule of one step of a plan, and views of the arrays that describe it.
-struct Step {
+struct Step : std::enable_shared_from_this<Step> {
     std::shared_ptr<Plan> plan;
     Memory schedule;
     Staging staging;
     attn_batch batch{};
     attn_batch_host host{};
-    bool prepared = false;
-    std::vector<Array> keep;
+    bool prepared = false, in_graph = false; // in_graph: by the launches of a graph
+    std::shared_ptr<std::vector<Array>> keep; // of the batch, and of graphs that have it
 
     void prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q,
                  uint32_t max_kv, nb::handle table, uint32_t pages, nb::handle kv_offsets,

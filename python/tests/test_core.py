@@ -545,6 +545,41 @@ def test_graph_cross():
             close(out[row : row + 1], attend(q[row : row + 1], k[keys], v[keys]), f"sequence {i} of {members}")
 
 
+def test_graph_plan():
+    """A plan in a graph: prepared, its keys written and run by each launch, from what the arrays hold by then."""
+    problem = "heads=8 kv_heads=2 head_dim=64 q=f32 block=16 graph=single max_seqs=2 max_q=1 max_kv=32 max_rows=2"
+    backend = libattn.backend(problem, device="cpu")
+    plan = backend.plan(problem)
+    step, kv = plan.step(), backend.kv(*(numpy.zeros((4, 16, 2, 64), numpy.float32) for _ in range(2)))
+    q, k, v, out = (normal(2, heads, 64) for heads in (8, 2, 2, 8))
+    table, lens = numpy.array([[3, 0], [1, 2]], numpy.int32), numpy.zeros(2, numpy.int32)
+    slots, offsets = numpy.zeros(2, numpy.int64), numpy.arange(3, dtype=numpy.int32)
+    with backend.graph() as graph:
+        step.prepare(offsets, lens, num_tokens=2, max_q=1, max_kv=32, table=table, pages=4, stream=graph.stream)
+        backend.kv_write(kv, k, v, slots, stream=graph.stream)
+        plan.run(step, q, out, scale=0.125, kv=kv, stream=graph.stream)
+    raises(libattn.Error, lambda: plan.run(step, q, out, scale=0.125, kv=kv), "a step that a graph prepares", "graph")
+    written = Written(1, 2, "a plan in a graph")
+    for n in range(20):
+        lens[:] = n + 1
+        slots[:] = table[:, n // 16] * 16 + n % 16
+        for array in (q, k, v):
+            array[:] = normal(*array.shape)
+        graph.launch()
+        written.judge(0, (0, 1), (1, 1), q, k, v, out)
+    # A step may go on to other arrays while the graph has its own.
+    arrays = [weakref.ref(array) for array in (table, lens, offsets)]
+    step.prepare(offsets.copy(), lens.copy(), num_tokens=2, max_q=1, max_kv=20, table=table.copy(), pages=4)
+    del table, lens, offsets, array
+    check(all(array() is not None for array in arrays), "a graph holds the arrays of a step that it prepares")
+    want = out.copy()
+    plan.run(step, q, out, scale=0.125, kv=kv)
+    close(out, want, "the step without the graph")
+    out[:] = 0
+    graph.launch()
+    close(out, want, "and the graph again")
+
+
 def test_graph_errors():
     backend = libattn.backend("heads=8 kv_heads=2 head_dim=64 q=f32", device="cpu")
     graph, cache = backend.graph(), numpy.zeros((1, 16, 2, 64), numpy.float32)
