@@ -291,7 +291,7 @@ class State:
 class Layer:
     """One attention layer of a model; made by Backend.layer."""
 
-    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, stream: int = 0) -> None:
+    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, stream: int = 0) -> None:
         """
-        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v.
+        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1.
         """

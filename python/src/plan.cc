@@ -265,6 +265,19 @@ void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim)
                                  " tokens; at least " + std::to_string(tokens) + " are accepted");
 }
 
+attn_tensor lse_tensor(const Array &lse, int64_t tokens, int64_t heads, const attn_device &device)
+{
+    attn_tensor tensor{};
+    lse.need_on(device).need_dtype(ATTN_F32).need_rank(2).need_size(1, heads);
+    if (lse.size(0) < tokens)
+        lse.need_size(0, tokens);
+    tensor.buffer = lse.buffer();
+    tensor.dtype = ATTN_F32;
+    tensor.token_stride = lse.stride(0);
+    tensor.head_stride = lse.stride(1);
+    return tensor;
+}
+
 // Keys beside the cache, or in its place: as many as the offsets of the step say where the host has them.
 static void need_keys(const Array &array, const Step &step, uint32_t dim)
 {
@@ -350,15 +363,8 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
         need_keys(v, *step, problem.head_dim_vo);
         tensors.v_new = v.tensor();
     }
-    if (lse) {
-        lse.need_on(device).need_dtype(ATTN_F32).need_rank(2).need_size(1, problem.heads);
-        if (lse.size(0) < tokens)
-            lse.need_size(0, tokens);
-        tensors.lse.buffer = lse.buffer();
-        tensors.lse.dtype = ATTN_F32;
-        tensors.lse.token_stride = lse.stride(0);
-        tensors.lse.head_stride = lse.stride(1);
-    }
+    if (lse)
+        tensors.lse = lse_tensor(lse, tokens, problem.heads, device);
     if (kv)
         tensors.kv = kv->handle.get();
     const auto given = std::make_shared<Mask>();

@@ -46,7 +46,7 @@ struct Step : std::enable_shared_from_this<Step> {
     Staging staging;
     attn_batch batch{};
     attn_batch_host host{};
-    bool prepared = false, in_graph = false; // in_graph: by the launches of a graph
+    bool prepared = false, in_graph = false;  // in_graph: by the launches of a graph
     std::shared_ptr<std::vector<Array>> keep; // of the batch, and of graphs that have it
 
     void prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens, uint32_t max_q,
@@ -77,6 +77,9 @@ struct Mask {
 // Sinks and slopes, [heads].
 void give_sinks(attn_tensors &tensors, const Array &sinks, uint32_t heads, const attn_device &device);
 void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, const attn_device &device);
+
+// What lse is in a run: f32 [tokens or more, heads].
+attn_tensor lse_tensor(const Array &lse, int64_t tokens, int64_t heads, const attn_device &device);
 
 // [tokens or more, heads, dim].
 void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim);

@@ -225,11 +225,12 @@ Tokens tokens_of(const State &state, const Layer &layer)
 }
 
 void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::handle q_, nb::handle out_,
-             std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, uintptr_t stream)
+             std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_, uintptr_t stream)
 {
     const attn_device &device = layer->backend->device;
     const attn_problem &problem = layer->problem;
-    const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v");
+    const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v"),
+                                                    lse = optional(lse_, "lse", true);
     if (!state->step)
         refuse("state", "state has begun no step; begin_forward begins one");
     const Tokens tokens = tokens_of(*state, *layer);
@@ -248,9 +249,11 @@ void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::han
         need_tokens(v.need_on(device), tokens.keys, problem.kv_heads, problem.head_dim_vo);
         tensors.v_new = v.tensor();
     }
+    if (lse)
+        tensors.lse = lse_tensor(lse, tokens.queries, problem.heads, device);
     int32_t status;
     attn_metadata *metadata = state->step->get();
-    hold_captured(stream, {q_, out_, k_, v_}, {layer, state, state->step, kv});
+    hold_captured(stream, {q_, out_, k_, v_, lse_}, {layer, state, state->step, kv});
     {
         nb::gil_scoped_release release;
         status = attn_layer_forward(layer->handle.get(), state->handle.get(), metadata,
@@ -292,13 +295,14 @@ void bind_serving(nb::module_ &module)
 
     nb::class_<Layer>(module, "Layer", "One attention layer of a model; made by Backend.layer.")
         .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
-             arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(), arg("stream") = 0,
+             arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
+             arg("lse") = nb::none(), arg("stream") = 0,
              "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the "
              "step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, "
              "head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. "
              "All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of "
              "the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys "
-             "are in `kv`, take no k and v.");
+             "are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(

@@ -288,6 +288,26 @@ def test_serving():
     raises(libattn.Error, lambda: builder.add(0, 5, [[1], [2]], prompt=True), "lists for two groups", "2 cache groups")
 
 
+def test_layer_lse():
+    """The log-sum-exp of a layer, to merge its result with that over other keys."""
+    problem = "heads=4 kv_heads=2 head_dim=64 q=f32 lse=1 block=16 max_seqs=2 max_q=64 max_kv=64 max_rows=64"
+    backend = libattn.backend(problem, device="cpu")
+    builder, state = backend.builder([(16, 4)], max_seqs=2, max_tokens=64), backend.state([problem], [(16, 4)])
+    layer, kv = backend.layer(problem, scale=0.125), backend.kv(*(numpy.zeros((4, 16, 2, 64), numpy.float32)
+                                                                  for _ in range(2)))
+    builder.reset()
+    builder.add(0, 20, [2, 0], prompt=True)
+    state.begin_forward(builder.build())
+    (q, k, v), lse = (normal(20, heads, 64) for heads in (4, 2, 2)), numpy.zeros((20, 4), numpy.float32)
+    layer.forward(state, q, numpy.zeros_like(q), kv=kv, k=k, v=v, lse=lse)
+    scores = numpy.einsum("nhd,mhd->nhm", q.astype(float), numpy.repeat(k, 2, 1).astype(float)) / 8
+    want = numpy.log(numpy.where(causal(20, 20)[:, None], numpy.exp(scores), 0).sum(-1))
+    close(lse, want, "lse of a layer")
+    raises(libattn.Error, lambda: layer.forward(state, q, q, kv=kv, k=k, v=v, lse=lse[1:]), "room for lse",
+           "lse has 19", "20")
+    raises(libattn.Error, lambda: layer.forward(state, q, q, kv=kv, k=k, v=v), "a layer whose problem has it", "lse")
+
+
 def attend(q, k, v, visible=None):
     """Attention of one sequence in float64: [tokens, heads, dim]."""
     return softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q, k, v)), visible)[0].swapaxes(0, 1)
