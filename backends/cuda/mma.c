@@ -210,8 +210,7 @@ static int32_t converts_for(const struct attn_plan_impl *plan, bool for_e4m3, bo
     gpu_handle kernel;
 
     *out = false;
-    if (!cuda_may_convert(plan, is_plain(&plan->problem), for_e4m3) ||
-        instance_of(&p)->rows < ROWS_PREFILL)
+    if (!cuda_may_convert(plan, is_plain(&plan->problem), for_e4m3) || instance_of(&p)->rows < ROWS_PREFILL)
         return ATTN_OK;
     const int32_t status = find_kernel(plan->backend->context, &p, ROWS_PREFILL,
                                        for_e4m3 ? e4m3 : plain_name(&p, ROWS_PREFILL), &kernel, &shape, err);
