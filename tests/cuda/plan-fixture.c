@@ -33,14 +33,21 @@ uint32_t fixture_draw(struct fixture *fixture, uint32_t below)
 
 void fixture_begin(struct fixture *fixture, struct world *world, uint64_t random)
 {
+    fixture_begin_with(fixture, world, random, 0);
+}
+
+void fixture_begin_with(struct fixture *fixture, struct world *world, uint64_t random, uint64_t memory)
+{
     const struct attn_device device = device_of(world, 0);
+    struct fake_machine machine = good;
     struct attn_open_config config;
 
     memset(fixture, 0, sizeof *fixture);
     fixture->world = world;
     fixture->random = random;
     ATTN_INIT(&config);
-    world_begin(world, &good);
+    machine.memory = memory;
+    world_begin(world, &machine);
     must(fixture, world->table->open(world->instance, &device, &config, &fixture->backend, &world->err));
     must(fixture, world->table->memory->stream_create(fixture->backend, &fixture->stream, &world->err));
 }

@@ -44,6 +44,8 @@ struct fixture {
 };
 
 void fixture_begin(struct fixture *fixture, struct world *world, uint64_t random);
+/* On a device with so many bytes of memory; 0 = as many as others have. */
+void fixture_begin_with(struct fixture *fixture, struct world *world, uint64_t random, uint64_t memory);
 void fixture_end(struct fixture *fixture);
 uint32_t fixture_draw(struct fixture *fixture, uint32_t below);
 
