@@ -44,10 +44,10 @@ native = Extension(
     "libattn._native",
     sources=[f"src/{name}.cc"
              for name in ("array", "attention", "builder", "calls", "core", "graph", "handle", "module", "nanobind", "packed",
-                          "plan", "serving", "threads", "torch")],
+                          "plan", "serving", "tensors", "threads", "torch")],
     include_dirs=[str(INSTALLED / "include"),
                   *(str(NANOBIND / part) for part in ("include", "src", "ext/robin_map/include"))],
-    depends=[f"src/{name}.h" for name in ("array", "calls", "graph", "handle", "plan", "serving", "torch")],
+    depends=[f"src/{name}.h" for name in ("array", "calls", "graph", "handle", "plan", "serving", "tensors", "torch")],
     extra_objects=[str(LIBRARIES / "libattn.so.0")],
     extra_link_args=[f"-Wl,-rpath,{RUN_PATH}", "-Wl,-s"],
     extra_compile_args=["-std=c++17", "-O2", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"],

@@ -163,120 +163,7 @@ void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens
     prepared = true;
 }
 
-// ---------------------------------------------------------------- masks, sinks, slopes
-
-// Bits of a mask of bools: column c is bit c mod 8 of byte c / 8 of its row.
-static void pack_row(const uint8_t *from, int64_t columns, uint8_t *to)
-{
-    for (int64_t c = 0; c < columns; c += 8) {
-        unsigned byte = 0;
-        const int64_t count = columns - c < 8 ? columns - c : 8;
-        for (int64_t i = 0; i < count; i++)
-            byte |= (unsigned)(from[c + i] != 0) << i;
-        *to++ = (uint8_t)byte;
-    }
-}
-
-static std::vector<uint8_t> pack(const Array &array, int64_t row_bytes)
-{
-    const int64_t seqs = array.size(0), heads = array.size(1), rows = array.size(2), columns = array.size(3);
-    std::vector<uint8_t> bits((size_t)(seqs * heads * rows * row_bytes));
-    uint8_t *to = bits.data();
-    for (int64_t s = 0; s < seqs; s++)
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t r = 0; r < rows; r++, to += row_bytes)
-                pack_row((const uint8_t *)array.data() + s * array.stride(0) + h * array.stride(1) +
-                             r * array.stride(2),
-                         columns, to);
-    return bits;
-}
-
-static void need_one_or(const Array &array, int dim, int64_t size)
-{
-    if (array.size(dim) != 1)
-        array.need_size(dim, size);
-}
-
-Mask::Mask(const Array &array, int64_t seqs, int64_t heads, int64_t rows, int64_t columns)
-{
-    array.need_rank(4).need_inner().need_size(3, columns);
-    need_one_or(array, 0, seqs);
-    need_one_or(array, 1, heads);
-    need_one_or(array, 2, rows);
-    kind = array.dtype() == BOOL        ? ATTN_MASK_BITS
-           : array.dtype() == ATTN_F16  ? ATTN_MASK_F16
-           : array.dtype() == ATTN_BF16 ? ATTN_MASK_BF16
-           : array.dtype() == ATTN_F32  ? ATTN_MASK_F32
-                                        : ATTN_MASK_NONE;
-    if (kind == ATTN_MASK_NONE)
-        refuse("mask", "mask is " + dtype_text(array.dtype()) +
-                           "; bool (True: is seen) and f32, f16, bf16 (added to scores) are accepted");
-    buffer = array.buffer();
-    seq_stride = array.stride(0);
-    head_stride = array.stride(1);
-    row_stride = array.stride(2);
-    if (kind != ATTN_MASK_BITS)
-        return;
-    if (array.device_type() != ATTN_DEVICE_CPU)
-        refuse("mask",
-               "mask is bool in device memory; there f32, f16 and bf16 are accepted, added to scores");
-    const int64_t row_bytes = (columns + 7) / 8;
-    bits = pack(array, row_bytes);
-    buffer = {bits.data(), 0};
-    row_stride = rows == 1 || array.size(2) == 1 ? 0 : row_bytes;
-    head_stride = array.size(1) == 1 ? 0 : array.size(2) * row_bytes;
-    seq_stride = array.size(0) == 1 ? 0 : array.size(1) * array.size(2) * row_bytes;
-}
-
-void Mask::give(attn_tensors &tensors) const
-{
-    tensors.mask = buffer;
-    tensors.mask_seq_stride = seq_stride;
-    tensors.mask_head_stride = head_stride;
-    tensors.mask_row_stride = row_stride;
-}
-
-void give_sinks(attn_tensors &tensors, const Array &sinks, uint32_t heads, const attn_device &device)
-{
-    if (!sinks)
-        return;
-    sinks.need_on(device).need_list(heads).need_size(0, heads);
-    if (sinks.dtype() != ATTN_F32 && sinks.dtype() != ATTN_BF16)
-        refuse("sinks", "sinks is " + dtype_text(sinks.dtype()) + "; f32 and bf16 are accepted");
-    tensors.sinks = sinks.buffer();
-    tensors.sinks_dtype = sinks.dtype();
-}
-
-void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, const attn_device &device)
-{
-    if (!slopes)
-        return;
-    slopes.need_on(device).need_dtype(ATTN_F32).need_list(heads).need_size(0, heads);
-    tensors.alibi_slopes = slopes.buffer();
-}
-
 // ---------------------------------------------------------------- a run
-
-void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim)
-{
-    array.need_rank(3).need_size(1, heads).need_size(2, dim);
-    if (array.size(0) < tokens)
-        refuse(array.name(), std::string(array.name()) + " has " + std::to_string(array.size(0)) +
-                                 " tokens; at least " + std::to_string(tokens) + " are accepted");
-}
-
-attn_tensor lse_tensor(const Array &lse, int64_t tokens, int64_t heads, const attn_device &device)
-{
-    attn_tensor tensor{};
-    lse.need_on(device).need_dtype(ATTN_F32).need_rank(2).need_size(1, heads);
-    if (lse.size(0) < tokens)
-        lse.need_size(0, tokens);
-    tensor.buffer = lse.buffer();
-    tensor.dtype = ATTN_F32;
-    tensor.token_stride = lse.stride(0);
-    tensor.head_stride = lse.stride(1);
-    return tensor;
-}
 
 // Keys beside the cache, or in its place: as many as the offsets of the step say where the host has them.
 static void need_keys(const Array &array, const Step &step, uint32_t dim)
@@ -286,50 +173,6 @@ static void need_keys(const Array &array, const Step &step, uint32_t dim)
                           : step.batch.kv_offsets.data != nullptr ? 0
                                                                   : step.batch.num_tokens;
     need_tokens(array.need_on(step.plan->backend->device), least, step.plan->problem.kv_heads, dim);
-}
-
-// What the problem does not have would be left out silently; lse, slopes and sinks are refused by libattn
-// itself.
-static void need_key(const Array &array, bool in_problem, const char *key)
-{
-    if (array && !in_problem)
-        refuse(array.name(), std::string(array.name()) + " is given, and the plan's problem has no " + key);
-}
-
-// A mask of the problem's kind, with room for the longest sequence of the step.
-static Mask mask_of(const Array &array, const Plan &plan, const attn_batch &batch)
-{
-    const uint32_t columns = plan.problem.span == ATTN_SPAN_FULL ? batch.max_kv : batch.max_q;
-    array.need_rank(4).need_on(plan.backend->device);
-    if (array.size(3) < columns || (array.size(2) != 1 && array.size(2) < batch.max_q))
-        refuse("mask", "mask has " + std::to_string(array.size(2)) + " rows of " +
-                           std::to_string(array.size(3)) + "; one or at least " +
-                           std::to_string(batch.max_q) + " rows of at least " + std::to_string(columns) +
-                           " are accepted");
-    Mask mask(array, batch.seqs, plan.problem.heads, array.size(2), array.size(3));
-    if (mask.kind != plan.problem.mask)
-        refuse("mask", "mask is " + dtype_text(array.dtype()) + ", and the plan's problem has mask=" +
-                           (plan.problem.mask == ATTN_MASK_BITS   ? "bits, for bool"
-                            : plan.problem.mask == ATTN_MASK_F16  ? "f16"
-                            : plan.problem.mask == ATTN_MASK_BF16 ? "bf16"
-                                                                  : "f32"));
-    return mask;
-}
-
-// Queries in one piece, or of MLA in two: columns that are multiplied with the latent, and those of RoPE.
-static void give_queries(attn_tensors &tensors, const Array &q, const Array &rope, const Plan &plan,
-                         int64_t tokens)
-{
-    const attn_problem &problem = plan.problem;
-    const uint32_t dim = rope ? problem.head_dim_vo : problem.head_dim;
-    need_key(rope, problem.mla != 0, "mla=1");
-    need_tokens(q.need_on(plan.backend->device), tokens, problem.heads, dim);
-    tensors.q = q.tensor();
-    if (!rope)
-        return;
-    need_tokens(rope.need_on(plan.backend->device).need_dtype(q.dtype()), tokens, problem.heads,
-                problem.head_dim - dim);
-    tensors.q_rope = rope.tensor();
 }
 
 static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb::handle q_, nb::handle out_,
@@ -350,7 +193,11 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
     attn_tensors tensors;
     ATTN_INIT(&tensors);
     tensors.softmax_scale = scale;
-    give_queries(tensors, q, rope, *plan, tokens);
+    need_key(rope, problem.mla != 0, "mla=1");
+    const Columns queries =
+        columns_of(q, rope, tokens, problem.heads, problem.head_dim, problem.head_dim_vo, device);
+    tensors.q = queries.first;
+    tensors.q_rope = queries.rope;
     tensors.out = out.tensor();
     need_key(k, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
@@ -369,7 +216,7 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
         tensors.kv = kv->handle.get();
     const auto given = std::make_shared<Mask>();
     if (mask) {
-        *given = mask_of(mask, *plan, step->batch);
+        *given = mask_of(mask, problem, step->batch, device);
         given->give(tensors);
     }
     give_sinks(tensors, sinks, problem.heads, device);
@@ -457,20 +304,17 @@ static void kv_write(const Backend &backend, std::shared_ptr<KV> kv, nb::handle 
                             rope = optional(rope_, "k_rope");
     slots.need_dtype(ATTN_INT64).need_on(backend.device).need_list(0);
     const int64_t tokens = slots.size(0);
-    const uint32_t dim = rope ? kv->desc.head_dim_vo : kv->desc.head_dim;
-    need_tokens(k.need_on(backend.device), tokens, kv->desc.kv_heads, dim);
+    const attn_kv_desc &desc = kv->desc;
+    const Columns keys =
+        columns_of(k, rope, tokens, desc.kv_heads, desc.head_dim, desc.head_dim_vo, backend.device);
     attn_kv_write_args args;
     ATTN_INIT(&args);
-    if (rope) {
-        need_tokens(rope.need_on(backend.device).need_dtype(k.dtype()), tokens, kv->desc.kv_heads,
-                    kv->desc.head_dim - dim);
-        args.k_rope = rope.tensor();
-    }
     args.k_dtype = k.dtype();
     args.num_tokens = (uint32_t)tokens;
-    args.k_new = k.tensor();
+    args.k_new = keys.first;
+    args.k_rope = keys.rope;
     if (v) {
-        need_tokens(v.need_on(backend.device), tokens, kv->desc.kv_heads, kv->desc.head_dim_vo);
+        need_tokens(v.need_on(backend.device), tokens, desc.kv_heads, desc.head_dim_vo);
         args.v_dtype = v.dtype();
         args.v_new = v.tensor();
     }

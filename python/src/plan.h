@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "array.h"
+#include "tensors.h"
 
 // The cache of one layer, over arrays that it holds.
 struct KV {
@@ -60,29 +60,6 @@ struct Step : std::enable_shared_from_this<Step> {
                      const void **on_host);
     void take_table(nb::handle object);
 };
-
-// What a mask is in a run: its place and strides, or bits that were packed of a mask of bools.
-struct Mask {
-    uint32_t kind = ATTN_MASK_NONE;
-    std::vector<uint8_t> bits;
-    attn_buffer buffer{};
-    int64_t seq_stride = 0, head_stride = 0, row_stride = 0;
-
-    Mask() = default;
-    // [1 or seqs, 1 or heads, 1 or rows, columns]; bools are host memory.
-    Mask(const Array &array, int64_t seqs, int64_t heads, int64_t rows, int64_t columns);
-    void give(attn_tensors &tensors) const;
-};
-
-// Sinks and slopes, [heads].
-void give_sinks(attn_tensors &tensors, const Array &sinks, uint32_t heads, const attn_device &device);
-void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, const attn_device &device);
-
-// What lse is in a run: f32 [tokens or more, heads].
-attn_tensor lse_tensor(const Array &lse, int64_t tokens, int64_t heads, const attn_device &device);
-
-// [tokens or more, heads, dim].
-void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim);
 
 void bind_plan(nb::module_ &module);
 void bind_core(nb::module_ &module);
