@@ -176,7 +176,7 @@ class Plan:
 
 class Graph:
     """
-    Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside `with graph:` State.begin_forward, Layer.forward, Step.prepare, Plan.run and Backend.kv_write on its stream are kept instead of done. A launch makes them again with what their arrays hold by then. The graph holds these arrays; an exception inside leaves it empty. One thread at a time, while its plans and states run nowhere else.
+    Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside `with graph:` State.begin_forward, Layer.forward, Step.prepare, Plan.run and Backend.kv_write on its stream are kept instead of done. A launch makes them again with what their arrays hold by then, but for masks of bools, which stay as they were. The graph holds these arrays; an exception inside leaves it empty. One thread at a time, while its plans and states run nowhere else.
     """
 
     @property
@@ -291,7 +291,7 @@ class State:
 class Layer:
     """One attention layer of a model; made by Backend.layer."""
 
-    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, stream: int = 0) -> None:
+    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, q_rope: object | None = None, k_rope: object | None = None, stream: int = 0) -> None:
         """
-        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1.
+        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1. mask is [1 or sequences, 1 or heads, 1 or query tokens, columns] as the longest sequence of the step or its graph needs it: a column for each key with span=full, else for each of its query tokens. An MLA cache takes k without v; q and k may then have their first head_dim_vo columns, and q_rope and k_rope the others.
         """

@@ -99,8 +99,8 @@ void bind_graph(nb::module_ &module)
         "Work of a stream that is captured once and launched as a whole; made by Backend.graph. Inside "
         "`with graph:` State.begin_forward, Layer.forward, Step.prepare, Plan.run and Backend.kv_write on "
         "its stream are kept instead of done. A launch makes them again with what their arrays hold by "
-        "then. The graph holds these arrays; an exception inside leaves it empty. One thread at a time, "
-        "while its plans and states run nowhere else.")
+        "then, but for masks of bools, which stay as they were. The graph holds these arrays; an exception "
+        "inside leaves it empty. One thread at a time, while its plans and states run nowhere else.")
         .def_ro("stream", &Graph::stream, "The stream that it captures, for `stream` of other calls.")
         .def("__enter__", enter, "Begins the capture.")
         .def("__exit__", leave, arg("type").none(), arg("value").none(), arg("traceback").none(),

@@ -196,12 +196,13 @@ attn_view view_of(const Metadata &metadata, uint32_t field)
     return view;
 }
 
-// Tokens that a layer's tensors have at least.
-struct Tokens {
+// Tokens that a layer's tensors have at least, and the batch of its run; null where the step has two runs.
+struct Sizes {
     int64_t queries, keys;
+    const attn_batch *batch;
 };
 
-Tokens tokens_of(const State &state, const Layer &layer)
+Sizes sizes_of(const State &state, const Layer &layer)
 {
     const Metadata &metadata = *state.step;
     const attn_problem &problem = layer.problem;
@@ -213,7 +214,7 @@ Tokens tokens_of(const State &state, const Layer &layer)
     if (attn_state_get_step(state.handle.get(), layer.class_index, &run, nullptr) == ATTN_OK)
         tokens = std::max(tokens, (int64_t)run.batch->num_tokens);
     if (problem.type != ATTN_ENCODER && problem.type != ATTN_ENCODER_DECODER)
-        return {tokens, tokens};
+        return {tokens, tokens, run.batch};
     // The encoder's tokens of prompts; new keys that decodes read too are those of all sequences.
     const attn_view starts = view_of(metadata, ATTN_FIELD_ENCODER_SEQ_START_LOC);
     const bool all = problem.type == ATTN_ENCODER_DECODER && problem.kv_source != ATTN_KV_CACHE;
@@ -221,39 +222,74 @@ Tokens tokens_of(const State &state, const Layer &layer)
                               ? starts.shape[0] - 1
                               : (uint64_t)view_of(metadata, ATTN_FIELD_NUM_PREFILLS).value;
     const int64_t encoder = starts.host != nullptr ? ((const int32_t *)starts.host)[seqs] : 0;
-    return {problem.type == ATTN_ENCODER ? encoder : tokens, encoder};
+    return {problem.type == ATTN_ENCODER ? encoder : tokens, encoder, run.batch};
+}
+
+void give_queries(attn_layer_tensors &tensors, const Array &q, const Array &rope, const Layer &layer,
+                  int64_t tokens)
+{
+    const attn_problem &problem = layer.problem;
+    need_key(rope, problem.mla != 0, "mla=1");
+    const Columns queries = columns_of(q, rope, tokens, problem.heads, problem.head_dim, problem.head_dim_vo,
+                                       layer.backend->device);
+    tensors.q = queries.first;
+    tensors.q_rope = queries.rope;
+}
+
+void give_keys(attn_layer_tensors &tensors, const Array &k, const Array &v, const Array &rope,
+               const Layer &layer, int64_t tokens)
+{
+    const attn_problem &problem = layer.problem;
+    const attn_device &device = layer.backend->device;
+    need_key(rope, problem.mla != 0, "mla=1");
+    if (rope && !k)
+        refuse("k_rope", "k_rope is given without k; k is its first " + std::to_string(problem.head_dim_vo) +
+                             " columns");
+    if (k) {
+        const Columns keys =
+            columns_of(k, rope, tokens, problem.kv_heads, problem.head_dim, problem.head_dim_vo, device);
+        tensors.k_new = keys.first;
+        tensors.k_rope = keys.rope;
+    }
+    if (v) {
+        need_tokens(v.need_on(device), tokens, problem.kv_heads, problem.head_dim_vo);
+        tensors.v_new = v.tensor();
+    }
 }
 
 void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::handle q_, nb::handle out_,
-             std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_, uintptr_t stream)
+             std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_,
+             nb::handle q_rope_, nb::handle k_rope_, uintptr_t stream)
 {
     const attn_device &device = layer->backend->device;
     const attn_problem &problem = layer->problem;
-    const Array q(q_, "q"), out(out_, "out", true), k = optional(k_, "k"), v = optional(v_, "v"),
-                                                    lse = optional(lse_, "lse", true);
+    const Array q(q_, "q"), out(out_, "out", true),
+        k = optional(k_, "k"), v = optional(v_, "v"), lse = optional(lse_, "lse", true),
+        mask = optional(mask_, "mask"), q_rope = optional(q_rope_, "q_rope"),
+        k_rope = optional(k_rope_, "k_rope");
     if (!state->step)
         refuse("state", "state has begun no step; begin_forward begins one");
-    const Tokens tokens = tokens_of(*state, *layer);
+    const Sizes sizes = sizes_of(*state, *layer);
     attn_layer_tensors tensors;
     Error error;
     ATTN_INIT(&tensors);
-    need_tokens(q.need_on(device), tokens.queries, problem.heads, problem.head_dim);
-    need_tokens(out.need_on(device), tokens.queries, problem.heads, problem.head_dim_vo);
-    tensors.q = q.tensor();
+    give_queries(tensors, q, q_rope, *layer, sizes.queries);
+    need_tokens(out.need_on(device), sizes.queries, problem.heads, problem.head_dim_vo);
     tensors.out = out.tensor();
-    if (k) {
-        need_tokens(k.need_on(device), tokens.keys, problem.kv_heads, problem.head_dim);
-        tensors.k_new = k.tensor();
-    }
-    if (v) {
-        need_tokens(v.need_on(device), tokens.keys, problem.kv_heads, problem.head_dim_vo);
-        tensors.v_new = v.tensor();
-    }
+    give_keys(tensors, k, v, k_rope, *layer, sizes.keys);
     if (lse)
-        tensors.lse = lse_tensor(lse, tokens.queries, problem.heads, device);
+        tensors.lse = lse_tensor(lse, sizes.queries, problem.heads, device);
+    const auto given = std::make_shared<Mask>();
+    need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
+    // Of a step with two runs, or none, libattn refuses masks itself.
+    if (mask && sizes.batch != nullptr && sizes.batch->seqs > 0) {
+        *given = mask_of(mask, problem, *sizes.batch, device);
+        given->give(tensors);
+    }
     int32_t status;
     attn_metadata *metadata = state->step->get();
-    hold_captured(stream, {q_, out_, k_, v_, lse_}, {layer, state, state->step, kv});
+    hold_captured(stream, {q_, out_, k_, v_, lse_, mask_, q_rope_, k_rope_},
+                  {layer, state, state->step, kv, given});
     {
         nb::gil_scoped_release release;
         status = attn_layer_forward(layer->handle.get(), state->handle.get(), metadata,
@@ -296,13 +332,18 @@ void bind_serving(nb::module_ &module)
     nb::class_<Layer>(module, "Layer", "One attention layer of a model; made by Backend.layer.")
         .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
              arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
-             arg("lse") = nb::none(), arg("stream") = 0,
+             arg("lse") = nb::none(), arg("mask") = nb::none(), arg("q_rope") = nb::none(),
+             arg("k_rope") = nb::none(), arg("stream") = 0,
              "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the "
              "step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, "
              "head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. "
              "All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of "
              "the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys "
-             "are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1.");
+             "are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1. "
+             "mask is [1 or sequences, 1 or heads, 1 or query tokens, columns] as the longest sequence of "
+             "the step or its graph needs it: a column for each key with span=full, else for each of its "
+             "query tokens. An MLA cache takes k without v; q and k may then have their first head_dim_vo "
+             "columns, and q_rope and k_rope the others.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(

@@ -50,6 +50,11 @@ def close(got, want, name, bound=2e-6):
     check(got.shape == want.shape and away < bound, name, f"relative distance {away}, bound {bound}")
 
 
+def attend(q, k, v, visible=None, bias=0.0, scale=None):
+    """Attention of one sequence in float64: [tokens, heads, dim]."""
+    return softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q, k, v)), visible, bias, scale)[0].swapaxes(0, 1)
+
+
 def causal(n, m):
     return numpy.arange(m)[None, :] <= numpy.arange(n)[:, None] + m - n
 
@@ -308,9 +313,113 @@ def test_layer_lse():
     raises(libattn.Error, lambda: layer.forward(state, q, q, kv=kv, k=k, v=v), "a layer whose problem has it", "lse")
 
 
-def attend(q, k, v, visible=None):
-    """Attention of one sequence in float64: [tokens, heads, dim]."""
-    return softmax_attention(*(x.swapaxes(0, 1)[None] for x in (q, k, v)), visible)[0].swapaxes(0, 1)
+BLOCKS = [[5, 2], [3, 7], [1, 8], [11, 0]]
+
+
+def square(mask, n, m, before):
+    """A mask [..., n, n] over the last n of m keys; the keys before them have the value `before`."""
+    return numpy.concatenate((numpy.full((*mask.shape[:-2], n, m - n), before), mask[..., :n, :n]), -1)
+
+
+def test_layer_mask():
+    """Masks of layers, over all keys of a sequence or over its new tokens: prompts, then decodes beside a prompt."""
+    common = "heads=4 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=64 max_rows=64"
+    for kind, span, heads in (("bits", "full", 1), ("bits", "square", 4), ("f32", "full", 4), ("f32", "square", 1)):
+        problem = f"{common} mask={kind} span={span}"
+        backend = libattn.backend(problem, device="cpu")
+        builder, state = backend.builder([(16, 4)], max_seqs=4, max_tokens=64), backend.state([problem], [(16, 4)])
+        layer = backend.layer(problem, scale=0.125)
+        kv = backend.kv(*(numpy.zeros((12, 16, 2, 64), numpy.float32) for _ in range(2)))
+        seen = [(normal(0, 2, 64), normal(0, 2, 64)) for _ in range(3)]
+        for members, lens in (((0, 1), (20, 6)), ((2, 0, 1), (12, 1, 1))):
+            builder.reset()
+            for i, n in zip(members, lens):
+                builder.add(len(seen[i][0]), n, BLOCKS[i], prompt=len(seen[i][0]) == 0)
+            state.begin_forward(builder.build())
+            offsets = numpy.cumsum([0, *lens])
+            q, k, v = (normal(offsets[-1], count, 64) for count in (4, 2, 2))
+            for i, a, b in zip(members, offsets, offsets[1:]):
+                seen[i] = tuple(numpy.concatenate((old, x[a:b])) for old, x in zip(seen[i], (k, v)))
+            longest = max(len(seen[i][0]) for i in members)
+            shape = len(lens), heads, max(lens), longest if span == "full" else max(lens)
+            mask, out = random.random(shape) < 0.5 if kind == "bits" else normal(*shape), numpy.zeros_like(q)
+            if kind == "bits":
+                mask[..., 0] = True
+            layer.forward(state, q, out, kv=kv, k=k, v=v, mask=mask)
+            for place, (i, n) in enumerate(zip(members, lens)):
+                rows, m = slice(offsets[place], offsets[place + 1]), len(seen[i][0])
+                if span == "full":
+                    part, visible = mask[place, :, :n, :m], causal(n, m)
+                else:
+                    part, visible = square(mask[place], n, m, kind == "bits"), True
+                want = attend(q[rows], *seen[i], *((visible & part,) if kind == "bits" else (visible, part)))
+                close(out[rows], want, f"mask={kind} span={span}, {heads} heads, sequence {i} of {members}")
+
+        def refused(given, name, *parts):
+            raises(libattn.Error, lambda: layer.forward(state, q, out, kv=kv, k=k, v=v, mask=given), name, *parts)
+
+        refused(mask[..., :-1], f"columns of a mask, span={span}", f"mask has 12 rows of {shape[3] - 1}", str(shape[3]))
+        refused(mask[:, :, :5], f"rows of a mask, span={span}", "mask has 5 rows", "12")
+        refused(mask[:2], "a mask of fewer sequences", "mask has 2 in dimension 0", "3")
+        refused(mask[..., 0], "dimensions of a mask", "mask has 3 dimensions", "4")
+        refused(mask.astype(numpy.float16), "another type of mask", "mask is f16", f"mask={kind}")
+        refused(None, "a mask that is missing", "mask")
+    # Without rows for prompts a step has two runs, and its mask cannot be cut.
+    builder = backend.builder([(16, 4)], max_seqs=4, max_tokens=64, chunked=False)
+    builder.reset()
+    builder.add(0, 12, BLOCKS[2], prompt=True)
+    builder.add(20, 1, BLOCKS[0], prompt=False)
+    state.begin_forward(builder.build())
+    refused(mask, "a mask where prompts and decodes run separately", "mask cannot", "chunked = 1")
+    plain = backend.layer(common, scale=0.125)
+    state = backend.state([common], [(16, 4)])
+    state.begin_forward(builder.build())
+    raises(libattn.Error, lambda: plain.forward(state, q, out, kv=kv, k=k, v=v, mask=mask),
+           "a mask that the problem has not", "mask is given")
+
+
+def test_layer_mla():
+    """Layers over a latent cache: a prompt and a decode, queries and keys in one array or in two."""
+    problem = ("mla=1 heads=4 kv_heads=1 head_dim=96/64 q=f32 block=16 max_seqs=2 max_q=32 max_kv=32 "
+               "max_rows=64")
+    backend = libattn.backend(problem, device="cpu")
+    for pieces in (False, True):
+        builder, state = backend.builder([(16, 2)], max_seqs=2, max_tokens=64), backend.state([problem], [(16, 2)])
+        layer, lens = backend.layer(problem, scale=0.1), [20, 7]
+        cache = numpy.zeros((12, 16, 1, 96), numpy.float32)
+        kv, seen = backend.kv(cache, head_dim_vo=64), [normal(0, 1, 96) for _ in lens]
+        for round_ in range(3):
+            builder.reset()
+            for i, n in enumerate(lens):
+                builder.add(len(seen[i]), n, BLOCKS[i], prompt=round_ == 0)
+            state.begin_forward(builder.build())
+            offsets = numpy.cumsum([0, *lens])
+            q, k, out = normal(offsets[-1], 4, 96), normal(offsets[-1], 1, 96), numpy.zeros((offsets[-1], 4, 64), "f4")
+            if pieces:
+                given = dict(q=q[..., :64].copy(), q_rope=q[..., 64:], k=k[..., :64], k_rope=k[..., 64:].copy())
+            else:
+                given = dict(q=q, k=k)
+            layer.forward(state, out=out, kv=kv, **given)
+            for i, (a, b) in enumerate(zip(offsets, offsets[1:])):
+                seen[i] = numpy.concatenate((seen[i], k[a:b]))
+                want = attend(q[a:b], seen[i], seen[i][..., :64], causal(b - a, len(seen[i])), scale=0.1)
+                close(out[a:b], want, f"MLA, step {round_}, sequence {i}, pieces={pieces}")
+            lens = [1, 1]
+    check(bool((cache[5, :16, 0] == seen[0][:16, 0]).all()), "a latent cache has both pieces")
+    for name, change, parts in (("columns of q", dict(q=q), ("q has 96", "64")),
+                                ("columns of q_rope", dict(q_rope=q[..., 65:]), ("q_rope has 31", "32")),
+                                ("type of k_rope", dict(k_rope=k[..., 64:].astype("f2")), ("k_rope is f16", "f32")),
+                                ("tokens of k_rope", dict(k_rope=k[:1, :, 64:]), ("k_rope has 1", "2")),
+                                ("k_rope alone", dict(k=None), ("k_rope is given without k",)),
+                                ("values of an MLA cache", dict(v=k[..., :64]), ("v",))):
+        raises(libattn.Error, lambda: layer.forward(state, out=out, kv=kv, **{**given, **change}), name, *parts)
+    plain = "heads=4 kv_heads=1 head_dim=64 q=f32 block=16 max_seqs=2 max_q=32 max_kv=32 max_rows=64"
+    state, layer = backend.state([plain], [(16, 2)]), backend.layer(plain, scale=0.1)
+    state.begin_forward(builder.build())
+    q = normal(2, 4, 64)
+    for name in ("q_rope", "k_rope"):
+        raises(libattn.Error, lambda: layer.forward(state, q, out, **{name: q}), f"{name} of a class without MLA",
+               f"{name} is given", "mla=1")
 
 
 def test_cross():
@@ -444,9 +553,6 @@ def fill(layers):
     for one in layers:
         for name in "qkv":
             one[name][:] = normal(*one[name].shape)
-
-
-BLOCKS = [[5, 2], [3, 7], [1, 8], [11, 0]]
 
 
 def test_graph():
