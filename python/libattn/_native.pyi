@@ -115,9 +115,9 @@ class Backend:
         A builder for steps of at most max_seqs sequences and max_tokens new tokens. groups: (tokens per block, most blocks of a sequence) or with a third number, a sliding window in tokens, for each cache group. A builder of the FlashInfer flavour is told a problem. max_encoder_tokens: most tokens of encoders in a step, for layers of type encoder and encoder_decoder; cross: the same pair as in groups for the cache of cross-attention.
         """
 
-    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = [], *, cross: object | None = None, max_capture_len: int = 0, steps: int = 1, capture_tokens: int = 1, capture_num_tokens: int = 0) -> State:
+    def state(self, problems: Sequence[str], groups: Sequence[object], class_groups: Sequence[int] = [], *, cross: object | None = None, new_dtypes: Sequence[str] = [], max_capture_len: int = 0, steps: int = 1, capture_tokens: int = 1, capture_num_tokens: int = 0) -> State:
         """
-        The state of a model: a problem with all maxima for each layer class, and the cache groups and the cross group of its builder. class_groups: the cache group of each class; without it all use the first. Layers of encoders and of cross-attention have none: 0. Of graphs: max_capture_len, most tokens of a sequence, 0 for the least max_kv; capture_tokens, most query tokens of a sequence in decodes; capture_num_tokens, those of all in any mix. steps: whose copies may be under way at once.
+        The state of a model: a problem with all maxima for each layer class, and the cache groups and the cross group of its builder. class_groups: the cache group of each class; without it all use the first. Layers of encoders and of cross-attention have none: 0. new_dtypes: of each class that reads a cache, the type of k and v, 'f32', 'f16' or 'bf16'; without it, or as '', that of q, or bf16 if q has 8 bits. Of graphs: max_capture_len, most tokens of a sequence, 0 for the least max_kv; capture_tokens, most query tokens of a sequence in decodes; capture_num_tokens, those of all in any mix. steps: whose copies may be under way at once.
         """
 
     def layer(self, problem: str, *, scale: float, class_index: int = 0, group: int = 0, alibi_slopes: object | None = None, sinks: object | None = None) -> Layer:

@@ -30,11 +30,32 @@ struct Layer {
     std::vector<Array> keep; // slopes and sinks
 };
 
+// Lists of classes have an entry for each, or are left out.
+void need_classes(size_t entries, size_t classes, const char *name)
+{
+    if (entries != 0 && entries != classes)
+        refuse(name, std::string(name) + " has " + std::to_string(entries) +
+                         " entries; one for each of the " + std::to_string(classes) +
+                         " problems is accepted");
+}
+
+// The element type of new keys by its name; "" for the queries' own.
+uint32_t new_dtype_of(const std::string &name)
+{
+    for (const uint32_t dtype : {ATTN_F32, ATTN_F16, ATTN_BF16})
+        if (name == attn_dtype_name(dtype))
+            return dtype;
+    if (!name.empty())
+        refuse("new_dtypes",
+               "new_dtypes has '" + name + "'; f32, f16, bf16 and '', which is q's, are accepted");
+    return 0;
+}
+
 std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::vector<std::string> &problems,
                                   const std::vector<nb::object> &groups,
                                   const std::vector<uint32_t> &group_of_class, const nb::object &cross_,
-                                  uint32_t max_capture_len, uint32_t steps, uint32_t capture_tokens,
-                                  uint32_t capture_num_tokens)
+                                  const std::vector<std::string> &new_dtypes, uint32_t max_capture_len,
+                                  uint32_t steps, uint32_t capture_tokens, uint32_t capture_num_tokens)
 {
     auto state = std::make_shared<State>();
     std::vector<attn_layer_class> classes;
@@ -46,14 +67,13 @@ std::shared_ptr<State> make_state(std::shared_ptr<Backend> backend, const std::v
     const Groups cross = cross_of(cross_);
     for (const std::string &text : problems)
         state->problems.push_back(parse(text));
-    if (!group_of_class.empty() && group_of_class.size() != problems.size())
-        refuse("class_groups", "class_groups has " + std::to_string(group_of_class.size()) +
-                                   " numbers; one for each of the " + std::to_string(problems.size()) +
-                                   " problems is accepted");
+    need_classes(group_of_class.size(), problems.size(), "class_groups");
+    need_classes(new_dtypes.size(), problems.size(), "new_dtypes");
     for (size_t i = 0; i < problems.size(); i++) {
         attn_layer_class one{};
         one.problem = &state->problems[i];
         one.group = group_of_class.empty() ? 0 : group_of_class[i];
+        one.new_dtype = new_dtypes.empty() ? 0 : new_dtype_of(new_dtypes[i]);
         classes.push_back(one);
     }
     ATTN_INIT(&params);
@@ -349,14 +369,15 @@ void bind_serving(nb::module_ &module)
     nb::cpp_function_def(
         make_state, nb::scope(backend), nb::name("state"), nb::is_method(), arg("problems"), arg("groups"),
         arg("class_groups") = std::vector<uint32_t>(), nb::kw_only(), arg("cross") = nb::none(),
-        arg("max_capture_len") = 0, arg("steps") = 1, arg("capture_tokens") = 1,
-        arg("capture_num_tokens") = 0,
-        "The state of a model: a problem with all maxima for each layer class, and the cache groups and "
-        "the cross group of its builder. class_groups: the cache group of each class; without it all use "
-        "the first. Layers of encoders and of cross-attention have none: 0. Of graphs: max_capture_len, "
-        "most tokens of a sequence, 0 for the least max_kv; capture_tokens, most query tokens of a "
-        "sequence in decodes; capture_num_tokens, those of all in any mix. steps: whose copies may be "
-        "under way at once.");
+        arg("new_dtypes") = std::vector<std::string>(), arg("max_capture_len") = 0, arg("steps") = 1,
+        arg("capture_tokens") = 1, arg("capture_num_tokens") = 0,
+        "The state of a model: a problem with all maxima for each layer class, and the cache groups and the "
+        "cross group of its builder. class_groups: the cache group of each class; without it all use the "
+        "first. Layers of encoders and of cross-attention have none: 0. new_dtypes: of each class that reads"
+        " a cache, the type of k and v, 'f32', 'f16' or 'bf16'; without it, or as '', that of q, or bf16 if "
+        "q has 8 bits. Of graphs: max_capture_len, most tokens of a sequence, 0 for the least max_kv; "
+        "capture_tokens, most query tokens of a sequence in decodes; capture_num_tokens, those of all in any"
+        " mix. steps: whose copies may be under way at once.");
     nb::cpp_function_def(
         make_layer, nb::scope(backend), nb::name("layer"), nb::is_method(), arg("problem"), nb::kw_only(),
         arg("scale"), arg("class_index") = 0, arg("group") = 0, arg("alibi_slopes") = nb::none(),

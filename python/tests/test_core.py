@@ -422,6 +422,44 @@ def test_layer_mla():
                f"{name} is given", "mla=1")
 
 
+def test_layer_types():
+    """New keys of another type than q's, and 8-bit caches with their scales."""
+    common = "heads=4 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=2 max_q=32 max_kv=32 max_rows=64"
+    for more, cached, new, scales in (("kv=f16", "f2", "f2", {}), ("kv=int8 scales=tensor", "i1", "f4",
+                                                                  dict(k_scale=0.05, v_scale=0.06)),
+                                      ("kv=int8 scales=tensor", "i1", "f2", dict(k_scale=0.05, v_scale=0.06))):
+        problem = f"{common} {more}"
+        backend = libattn.backend(problem, device="cpu")
+        builder = backend.builder([(16, 2)], max_seqs=2, max_tokens=64)
+        state = backend.state([problem], [(16, 2)], new_dtypes=["f16" if new == "f2" else ""])
+        layer = backend.layer(problem, scale=0.125)
+        caches = [numpy.zeros((12, 16, 2, 64), cached) for _ in range(2)]
+        kv, total = backend.kv(*caches, **scales), 0
+        for n in (20, 1):
+            builder.reset()
+            builder.add(total, n, BLOCKS[0], prompt=n > 1)
+            state.begin_forward(builder.build())
+            q, k, v = normal(n, 4, 64), normal(n, 2, 64, dtype=new), normal(n, 2, 64, dtype=new)
+            out = numpy.zeros_like(q)
+            layer.forward(state, q, out, kv=kv, k=k, v=v)
+            total += n
+            stored = [cache[BLOCKS[0]].reshape(32, 2, 64)[:total] * numpy.float64(scales.get(name, 1))
+                      for cache, name in zip(caches, ("k_scale", "v_scale"))]
+            away = max(abs(kept[-n:] - x).max() / scales.get(name, 1) for kept, x, name in
+                       zip(stored, (k, v), ("k_scale", "v_scale")))
+            check(away <= (0.501 if scales else 0), f"{more}, new keys of {new}: {n} tokens are in the cache", away)
+            close(out, attend(q, *stored, causal(n, total)), f"{more}, new keys of {new}: {n} tokens", 1e-5)
+        other = k.astype("f4" if new == "f2" else "f2")
+        raises(libattn.Error, lambda: layer.forward(state, q, out, kv=kv, k=other, v=v), "new keys of another type",
+               "k_new", "f16", "f32")
+    raises(libattn.Error, lambda: backend.state([problem], [(16, 2)], new_dtypes=["f64"]), "no type of new keys",
+           "'f64'", "f32, f16, bf16")
+    raises(libattn.Error, lambda: backend.state([problem], [(16, 2)], new_dtypes=["f16"] * 2), "types of two classes",
+           "new_dtypes has 2", "1")
+    raises(libattn.Error, lambda: backend.state([problem], [(16, 2)], [0, 0]), "groups of two classes",
+           "class_groups has 2", "1")
+
+
 def test_cross():
     """Encoder, decoder and cross-attention: prompts, then decodes beside a new prompt, then decodes alone."""
     common = "heads=8 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=128 max_rows=64"
