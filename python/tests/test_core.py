@@ -551,16 +551,27 @@ class Written:
         self.keys = [[(normal(0, 2, 64), normal(0, 2, 64)) for _ in range(seqs)] for _ in range(layers)]
         self.name = name
 
-    def judge(self, layer, members, lens, q, k, v, out):
-        """One layer of a step of `lens` new tokens of the sequences `members`, in order."""
+    def judge(self, layer, members, lens, q, k, v, out, mask=None):
+        """One layer of a step of `lens` new tokens of the sequences `members`, in order; a mask [n, n] says which
+        of the new tokens are seen."""
         at = 0
         for i, n in zip(members, lens):
             rows = slice(at, at + n)
             keys = self.keys[layer][i] = tuple(numpy.concatenate((x, y[rows]))
                                                for x, y in zip(self.keys[layer][i], (k, v)))
-            close(out[rows], attend(q[rows], *keys, causal(n, len(keys[0]))),
+            m = len(keys[0])
+            visible, bias = causal(n, m), 0.0
+            if mask is not None:
+                visible, bias = (square(mask, n, m, True), 0.0) if mask.dtype == bool else (None, square(mask, n, m, 0))
+            close(out[rows], attend(q[rows], *keys, visible, bias),
                   f"{self.name}, layer {layer}, sequence {i} of {members}")
             at += n
+
+    def keep(self, members, lens):
+        """Forgets all but `lens` tokens of the sequences `members`, as where drafted tokens are not accepted."""
+        for layer in self.keys:
+            for i, n in zip(members, lens):
+                layer[i] = tuple(x[:n] for x in layer[i])
 
 
 def make_layers(backend, problem, count, tokens):
@@ -571,7 +582,7 @@ def make_layers(backend, problem, count, tokens):
                  out=numpy.zeros((tokens, 8, 64), numpy.float32)) for _ in range(count)]
 
 
-def capture(backend, state, layers, batch, **size):
+def capture(backend, state, layers, batch, mask=None, **size):
     """A graph of planning and all layers, which is all that holds the clone of its size."""
     metadata = state.get_capture_metadata(batch, **size)
     clone = state.clone(batch)
@@ -579,7 +590,8 @@ def capture(backend, state, layers, batch, **size):
     def step(stream):
         clone.begin_forward(metadata, stream)
         for one in layers:
-            one["layer"].forward(clone, one["q"], one["out"], kv=one["kv"], k=one["k"], v=one["v"], stream=stream)
+            one["layer"].forward(clone, one["q"], one["out"], kv=one["kv"], k=one["k"], v=one["v"], mask=mask,
+                                 stream=stream)
 
     step(0)
     with backend.graph() as graph:
@@ -674,6 +686,50 @@ def test_graph_mix():
     one = layers[0]
     raises(libattn.Error, lambda: one["layer"].forward(state, one["q"][:3], one["out"], kv=one["kv"]),
            "fewer queries than the graph has", "q has 3", "48")
+
+
+def test_graph_drafts():
+    """Decodes that verify two drafted tokens each, of which some are accepted: in a row, and as a tree by a mask."""
+    common = "heads=8 kv_heads=2 head_dim=64 q=f32 graph=uniform block=16 max_seqs=4 max_q=16 max_kv=32 max_rows=64"
+    for more in ("", " mask=f32 span=square", " mask=bits span=square"):
+        problem, mask = common + more, normal(1, 1, 16, 16) if more else None
+        if "bits" in more:
+            mask = (mask > 0) | numpy.eye(16, dtype=bool)
+        tree = None if mask is None else mask[0, 0]
+        backend = libattn.backend(problem, device="cpu")
+        builder = backend.builder([(16, 2)], max_seqs=4, max_tokens=64)
+        state = backend.state([problem], [(16, 2)], capture_tokens=3)
+        layers, written = make_layers(backend, problem, 2, 64), Written(2, 4, f"drafts{more}")
+        state.begin_capture(4)
+        raises(libattn.Error, lambda: state.get_capture_metadata(4, tokens=4), "more tokens than the state has",
+               "tokens is 4", "3")
+        graphs = {size: capture(backend, state, layers, size, mask, tokens=3) for size in (4, 2)}
+        state.end_capture()
+        lens = [15, 2, 9, 13]
+        builder.reset()
+        for i, n in enumerate(lens):
+            builder.add(0, n, BLOCKS[i], prompt=True)
+        state.begin_forward(builder.build())
+        for i, one in enumerate(layers):
+            one["layer"].forward(state, one["q"], one["out"], kv=one["kv"], k=one["k"], v=one["v"], mask=mask)
+            written.judge(i, range(4), lens, *(one[name] for name in ("q", "k", "v", "out")), mask=tree)
+        for members in ((0, 1, 2, 3), (2, 0), (1,), (3, 0, 1)):
+            builder.reset()
+            for i in members:
+                builder.add(len(written.keys[0][i][0]), 3, BLOCKS[i], prompt=False)
+            state.prepare(builder.build(graph=True, host_only=True))
+            fill(layers)
+            if "f32" in more:  # bools stay as they were captured
+                mask[:] = normal(*mask.shape)
+            graphs[min(size for size in graphs if size >= len(members))].launch()
+            for i, one in enumerate(layers):
+                arrays = (one[name] for name in ("q", "k", "v", "out"))
+                written.judge(i, members, [3] * len(members), *arrays, mask=tree)
+            written.keep(members, [len(written.keys[0][i][0]) - place % 3 for place, i in enumerate(members)])
+        builder.reset()
+        for i in range(2):
+            builder.add(5, 3 - i, BLOCKS[i], prompt=False)
+        raises(libattn.Error, lambda: state.prepare(builder.build(graph=True)), "other numbers of drafts", "no graph")
 
 
 def test_graph_cross():
