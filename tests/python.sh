@@ -52,6 +52,7 @@ pip install nanobind==3.1.0
 cmp "$work/_native.pyi" python/libattn/_native.pyi || { echo "python/libattn/_native.pyi is not what nanobind.stubgen makes"; exit 1; }
 rm -rf "$work/records"
 ATTN_RECORD=$work/records,calls=1 "$work/venv/bin/python" examples/python/paged_cache.py >"$work/example.log" || { echo "examples/python/paged_cache.py fails"; exit 1; }
+"$work/venv/bin/python" examples/python/serving.py >"$work/serving.log" || { cat "$work/serving.log"; echo "examples/python/serving.py fails"; exit 1; }
 "$work/venv/bin/attn-info" list | grep -q cpu/flash-attn || { echo "attn-info of the wheel does not list the CPU"; exit 1; }
 "$work/venv/bin/attn-replay" "$work"/records/*.record >"$work/replay.log" 2>&1 || { cat "$work/replay.log"; exit 1; }
 
