@@ -94,7 +94,7 @@ class Backend:
 
     def kv(self, k: object, v: object | None = None, *, k_scale: object | None = None, v_scale: object | None = None, head_dim_vo: int = 0) -> KV:
         """
-        The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an MLA cache, whose values are the first head_dim_vo columns of k. Scales are numbers, for 8-bit types.
+        The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an MLA cache, whose values are the first head_dim_vo columns of k. Scales, of 8-bit types alone, are numbers, 'unit', f32 [kv_heads], or f32 [pages, block, kv_heads], which are written with the keys.
         """
 
     def kv_write(self, kv: KV, k: object, v: object | None, slot_mapping: object, *, k_rope: object | None = None, stream: int = 0) -> None:
@@ -157,9 +157,9 @@ class Plan:
     def step(self) -> Step:
         """A schedule of its own, for steps that overlap those of another."""
 
-    def run(self, step: Step, q: object, out: object, *, scale: float, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, sinks: object | None = None, q_rope: object | None = None, stream: int = 0) -> None:
+    def run(self, step: Step, q: object, out: object, *, scale: float, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, alibi_slopes: object | None = None, sinks: object | None = None, q_rope: object | None = None, q_scale: object | None = None, k_scale: object | None = None, v_scale: object | None = None, out_scale: object | None = None, stream: int = 0) -> None:
         """
-        Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; of MLA q may have its first head_dim_vo columns, and q_rope [tokens, heads, the others]. Other threads of Python run meanwhile. On a GPU the call does not wait for the result.
+        Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; of MLA q may have its first head_dim_vo columns, and q_rope [tokens, heads, the others]. q_scale and out_scale of 8-bit q and out, and k_scale and v_scale of k and v, are numbers, or f32 [heads] or [tokens, heads] where the problem says so. Other threads of Python run meanwhile. On a GPU the call does not wait for the result.
         """
 
     @property
@@ -291,7 +291,7 @@ class State:
 class Layer:
     """One attention layer of a model; made by Backend.layer."""
 
-    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, q_rope: object | None = None, k_rope: object | None = None, stream: int = 0) -> None:
+    def forward(self, state: State, q: object, out: object, *, kv: KV | None = None, k: object | None = None, v: object | None = None, lse: object | None = None, mask: object | None = None, q_rope: object | None = None, k_rope: object | None = None, q_scale: object | None = None, k_scale: object | None = None, v_scale: object | None = None, out_scale: object | None = None, stream: int = 0) -> None:
         """
-        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1. mask is [1 or sequences, 1 or heads, 1 or query tokens, columns] as the longest sequence of the step or its graph needs it: a column for each key with span=full, else for each of its query tokens. An MLA cache takes k without v; q and k may then have their first head_dim_vo columns, and q_rope and k_rope the others.
+        One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. All four of an encoder's layer, and k and v of cross-attention, have the encoder's tokens of the step's prompts; an encoder's writes no cache, and decodes of cross-attention, whose keys are in `kv`, take no k and v. lse is f32 [tokens, heads], written if the problem has lse=1. mask is [1 or sequences, 1 or heads, 1 or query tokens, columns] as the longest sequence of the step or its graph needs it: a column for each key with span=full, else for each of its query tokens. An MLA cache takes k without v; q and k may then have their first head_dim_vo columns, and q_rope and k_rope the others. q_scale and out_scale of 8-bit q and out, and k_scale and v_scale of 8-bit k and v that kv_source=new reads, are numbers, or f32 [heads] or [tokens, heads] where the problem says so; caches have their own.
         """

@@ -165,19 +165,20 @@ void Step::prepare(nb::handle q_offsets, nb::handle kv_lens, uint32_t num_tokens
 
 // ---------------------------------------------------------------- a run
 
-// Keys beside the cache, or in its place: as many as the offsets of the step say where the host has them.
-static void need_keys(const Array &array, const Step &step, uint32_t dim)
+// Tokens of keys beside the cache, or in its place: as many as the offsets of the step say where the host has
+// them.
+static int64_t keys_of(const Step &step)
 {
     const int32_t *offsets = step.host.kv_offsets;
-    const int64_t least = offsets != nullptr                      ? offsets[step.batch.seqs]
-                          : step.batch.kv_offsets.data != nullptr ? 0
-                                                                  : step.batch.num_tokens;
-    need_tokens(array.need_on(step.plan->backend->device), least, step.plan->problem.kv_heads, dim);
+    return offsets != nullptr                      ? offsets[step.batch.seqs]
+           : step.batch.kv_offsets.data != nullptr ? 0
+                                                   : step.batch.num_tokens;
 }
 
 static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb::handle q_, nb::handle out_,
                      float scale, std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_,
                      nb::handle mask_, nb::handle slopes_, nb::handle sinks_, nb::handle rope_,
+                     nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle out_scale,
                      uintptr_t stream)
 {
     const attn_problem &problem = plan->problem;
@@ -188,7 +189,7 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
         sinks = optional(sinks_, "sinks"), rope = optional(rope_, "q_rope");
     if (!step->prepared)
         refuse("step", "step is not prepared; prepare it for the lengths of the step first");
-    const int64_t tokens = step->batch.num_tokens;
+    const int64_t tokens = step->batch.num_tokens, keys = keys_of(*step);
     need_tokens(out.need_on(device), tokens, problem.heads, problem.head_dim_vo);
     attn_tensors tensors;
     ATTN_INIT(&tensors);
@@ -203,11 +204,11 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
     need_key(v, problem.kv_source != ATTN_KV_CACHE, "kv_source=new");
     need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
     if (k) {
-        need_keys(k, *step, problem.head_dim);
+        need_tokens(k.need_on(device), keys, problem.kv_heads, problem.head_dim);
         tensors.k_new = k.tensor();
     }
     if (v) {
-        need_keys(v, *step, problem.head_dim_vo);
+        need_tokens(v.need_on(device), keys, problem.kv_heads, problem.head_dim_vo);
         tensors.v_new = v.tensor();
     }
     if (lse)
@@ -221,9 +222,13 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
     }
     give_sinks(tensors, sinks, problem.heads, device);
     give_slopes(tensors, slopes, problem.heads, device);
+    const Scales scales(q_scale, k_scale, v_scale, out_scale, problem, tokens, keys, device);
+    scales.give(tensors);
     attn_batch batch = step->batch;
-    if (hold_captured(stream, {q_, out_, k_, v_, lse_, mask_, slopes_, sinks_, rope_},
-                      {plan, step, step->keep, kv, given})) {
+    if (hold_captured(
+            stream,
+            {q_, out_, k_, v_, lse_, mask_, slopes_, sinks_, rope_, q_scale, k_scale, v_scale, out_scale},
+            {plan, step, step->keep, kv, given})) {
         batch.given &= ~ATTN_GIVEN_HOST_COPIES;
         batch.host = nullptr;
     } else if (step->in_graph) {
@@ -237,27 +242,11 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
 
 // ---------------------------------------------------------------- caches
 
-// The scale of an 8-bit cache: a number for all of it.
-static attn_scale scale_of(KV &kv, nb::handle scale, const char *name)
-{
-    attn_scale result{};
-    if (scale.is_none())
-        return result;
-    if (!nb::isinstance<nb::float_>(scale) && !nb::isinstance<nb::int_>(scale))
-        refuse(name, std::string(name) + " is a " + nb::inst_name(scale).c_str() + "; a number is accepted");
-    kv.scales.push_back(nb::cast<float>(scale));
-    result.kind = ATTN_SCALE_HOST;
-    result.granularity = ATTN_SCALES_TENSOR;
-    result.buffer.data = &kv.scales.back();
-    return result;
-}
-
 static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object k_, nb::object v_,
                                    nb::handle k_scale, nb::handle v_scale, uint32_t head_dim_vo)
 {
     auto kv = std::make_shared<KV>();
     kv->backend = backend;
-    kv->scales.reserve(2); // addresses of them are kept
     const Array k(k_, "k", true), v = optional(v_, "v", true);
     k.need_rank(4).need_inner().need_on(backend->device);
     attn_kv_desc &desc = kv->desc;
@@ -272,7 +261,10 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
     desc.k_page_stride = k.stride(0);
     desc.k_token_stride = k.stride(1);
     desc.k_head_stride = k.stride(2);
-    desc.k_scale = scale_of(*kv, k_scale, "k_scale");
+    kv->k_scale = cache_scale_of(k_scale, "k_scale", desc, backend->device);
+    kv->v_scale = cache_scale_of(v_scale, "v_scale", desc, backend->device);
+    desc.k_scale = kv->k_scale.get();
+    desc.v_scale = kv->v_scale.get();
     if (v) {
         if (head_dim_vo != 0 && head_dim_vo != v.size(3))
             refuse("head_dim_vo", "head_dim_vo is " + std::to_string(head_dim_vo) + "; the " +
@@ -287,7 +279,6 @@ static std::shared_ptr<KV> make_kv(std::shared_ptr<Backend> backend, nb::object 
         desc.v_page_stride = v.stride(0);
         desc.v_token_stride = v.stride(1);
         desc.v_head_stride = v.stride(2);
-        desc.v_scale = scale_of(*kv, v_scale, "v_scale");
     }
     attn_kv *handle = nullptr;
     Error error;
@@ -361,10 +352,10 @@ void bind_plan(nb::module_ &module)
         .def("kv", make_kv, arg("k"), arg("v").none() = nb::none(), nb::kw_only(),
              arg("k_scale") = nb::none(), arg("v_scale") = nb::none(), arg("head_dim_vo") = 0,
              "The cache of one layer over the caller's arrays, which it holds: k [pages, block, kv_heads, "
-             "head_dim], v the "
-             "same with head_dim_vo, any strides but for the last dimension; without v an MLA cache, whose "
-             "values are "
-             "the first head_dim_vo columns of k. Scales are numbers, for 8-bit types.")
+             "head_dim], v the same with head_dim_vo, any strides but for the last dimension; without v an "
+             "MLA cache, whose values are the first head_dim_vo columns of k. Scales, of 8-bit types alone, "
+             "are numbers, 'unit', f32 [kv_heads], or f32 [pages, block, kv_heads], which are written with "
+             "the keys.")
         .def("kv_write", kv_write, arg("kv"), arg("k"), arg("v").none(), arg("slot_mapping"), nb::kw_only(),
              arg("k_rope") = nb::none(), arg("stream") = 0,
              "Writes token i of k and v [tokens, kv_heads, dim] to slot slot_mapping[i] = page * block + "
@@ -406,16 +397,17 @@ void bind_plan(nb::module_ &module)
         .def("run", run_plan, arg("step"), arg("q"), arg("out"), nb::kw_only(), arg("scale"),
              arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
              arg("lse") = nb::none(), arg("mask") = nb::none(), arg("alibi_slopes") = nb::none(),
-             arg("sinks") = nb::none(), arg("q_rope") = nb::none(), arg("stream") = 0,
+             arg("sinks") = nb::none(), arg("q_rope") = nb::none(), arg("q_scale") = nb::none(),
+             arg("k_scale") = nb::none(), arg("v_scale") = nb::none(), arg("out_scale") = nb::none(),
+             arg("stream") = 0,
              "Runs one layer of a prepared step: q [tokens, heads, head_dim] to out [tokens, heads, "
-             "head_dim_vo], over `kv`, "
-             "or k and v [tokens, kv_heads, dim], or both, as the problem's kv_source says. lse is f32 "
-             "[tokens, heads]; "
-             "mask [1 or n, 1 or heads, rows, columns]; alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; "
-             "of MLA "
-             "q may have its first head_dim_vo columns, and q_rope [tokens, heads, the others]. "
-             "Other threads of "
-             "Python run meanwhile. On a GPU the call does not wait for the result.")
+             "head_dim_vo], over `kv`, or k and v [tokens, kv_heads, dim], or both, as the problem's "
+             "kv_source says. lse is f32 [tokens, heads]; mask [1 or n, 1 or heads, rows, columns]; "
+             "alibi_slopes f32 [heads]; sinks f32 or bf16 [heads]; of MLA q may have its first head_dim_vo "
+             "columns, and q_rope [tokens, heads, the others]. q_scale and out_scale of 8-bit q and out, and"
+             " k_scale and v_scale of k and v, are numbers, or f32 [heads] or [tokens, heads] where the "
+             "problem says so. Other threads of Python run meanwhile. On a GPU the call does not wait for "
+             "the result.")
         .def_prop_ro(
             "problem", [](const Plan &self) { return format(self.problem); }, "Its canonical problem string.")
         .def_prop_ro("kernels", &Plan::kernels, "Names of the kernels.")

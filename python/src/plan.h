@@ -12,7 +12,7 @@ struct KV {
     std::shared_ptr<Backend> backend;
     attn_kv_desc desc{};
     Handle<attn_kv, attn_kv_destroy> handle;
-    std::vector<float> scales;
+    Scale k_scale, v_scale;
     std::vector<nb::object> keep;
 };
 

@@ -279,7 +279,8 @@ void give_keys(attn_layer_tensors &tensors, const Array &k, const Array &v, cons
 
 void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::handle q_, nb::handle out_,
              std::shared_ptr<KV> kv, nb::handle k_, nb::handle v_, nb::handle lse_, nb::handle mask_,
-             nb::handle q_rope_, nb::handle k_rope_, uintptr_t stream)
+             nb::handle q_rope_, nb::handle k_rope_, nb::handle q_scale, nb::handle k_scale,
+             nb::handle v_scale, nb::handle out_scale, uintptr_t stream)
 {
     const attn_device &device = layer->backend->device;
     const attn_problem &problem = layer->problem;
@@ -306,9 +307,12 @@ void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::han
         *given = mask_of(mask, problem, *sizes.batch, device);
         given->give(tensors);
     }
+    const Scales scales(q_scale, k_scale, v_scale, out_scale, problem, sizes.queries, sizes.keys, device);
+    scales.give(tensors);
     int32_t status;
     attn_metadata *metadata = state->step->get();
-    hold_captured(stream, {q_, out_, k_, v_, lse_, mask_, q_rope_, k_rope_},
+    hold_captured(stream,
+                  {q_, out_, k_, v_, lse_, mask_, q_rope_, k_rope_, q_scale, k_scale, v_scale, out_scale},
                   {layer, state, state->step, kv, given});
     {
         nb::gil_scoped_release release;
@@ -353,7 +357,8 @@ void bind_serving(nb::module_ &module)
         .def("forward", forward, arg("state"), arg("q"), arg("out"), nb::kw_only(),
              arg("kv").none() = nb::none(), arg("k") = nb::none(), arg("v") = nb::none(),
              arg("lse") = nb::none(), arg("mask") = nb::none(), arg("q_rope") = nb::none(),
-             arg("k_rope") = nb::none(), arg("stream") = 0,
+             arg("k_rope") = nb::none(), arg("q_scale") = nb::none(), arg("k_scale") = nb::none(),
+             arg("v_scale") = nb::none(), arg("out_scale") = nb::none(), arg("stream") = 0,
              "One layer of the step that `state` has begun: writes k and v [tokens, kv_heads, dim] to the "
              "step's slots of `kv`, and attends with q [tokens, heads, head_dim] to out [tokens, heads, "
              "head_dim_vo], which is written. Tokens are in the order of the step: prompts, then decodes. "
@@ -363,7 +368,9 @@ void bind_serving(nb::module_ &module)
              "mask is [1 or sequences, 1 or heads, 1 or query tokens, columns] as the longest sequence of "
              "the step or its graph needs it: a column for each key with span=full, else for each of its "
              "query tokens. An MLA cache takes k without v; q and k may then have their first head_dim_vo "
-             "columns, and q_rope and k_rope the others.");
+             "columns, and q_rope and k_rope the others. q_scale and out_scale of 8-bit q and out, and "
+             "k_scale and v_scale of 8-bit k and v that kv_source=new reads, are numbers, or f32 [heads] or "
+             "[tokens, heads] where the problem says so; caches have their own.");
 
     nb::object backend = module.attr("Backend");
     nb::cpp_function_def(

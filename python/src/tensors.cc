@@ -2,6 +2,8 @@
 // Checks of what runs, layers and writes are given: shapes, masks, and what each head has.
 #include "tensors.h"
 
+#include <nanobind/stl/string.h>
+
 // ---------------------------------------------------------------- masks, sinks, slopes
 
 // Bits of a mask of bools: column c is bit c mod 8 of byte c / 8 of its row.
@@ -109,6 +111,120 @@ void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, con
         return;
     slopes.need_on(device).need_dtype(ATTN_F32).need_list(heads).need_size(0, heads);
     tensors.alibi_slopes = slopes.buffer();
+}
+
+// ---------------------------------------------------------------- scales
+
+static const char *granularity_text(uint32_t granularity)
+{
+    static const char *const names[] = {"none", "none", "unit", "tensor", "head", "token-head", "kv-head"};
+    return names[granularity <= ATTN_SCALES_KV_HEAD ? granularity : 0];
+}
+
+static bool is_number(nb::handle given)
+{
+    return nb::isinstance<nb::float_>(given) || nb::isinstance<nb::int_>(given);
+}
+
+static Scale number_scale(nb::handle given)
+{
+    Scale scale;
+    scale.number = nb::cast<float>(given);
+    scale.value.kind = ATTN_SCALE_HOST;
+    scale.value.granularity = ATTN_SCALES_TENSOR;
+    return scale;
+}
+
+static Scale unit_scale()
+{
+    Scale scale;
+    scale.value.kind = ATTN_SCALE_UNIT;
+    return scale;
+}
+
+// The last dimension are heads, the one before tokens, the one before these pages.
+static Scale array_scale(Array array, uint32_t granularity, const attn_device &device)
+{
+    Scale scale;
+    array.need_on(device).need_dtype(ATTN_F32);
+    const int rank = array.rank();
+    scale.value.kind = ATTN_SCALE_DEVICE;
+    scale.value.granularity = granularity;
+    scale.value.buffer = array.buffer();
+    scale.value.head_stride = array.stride(rank - 1);
+    scale.value.token_stride = rank > 1 ? array.stride(rank - 2) : 0;
+    scale.value.outer_stride = rank > 2 ? array.stride(rank - 3) : 0;
+    scale.array = std::make_unique<Array>(std::move(array));
+    return scale;
+}
+
+// Of granularity `granularity` for so many tokens and heads; `heads` are the values of one token.
+static Scale scale_of(nb::handle given, const char *name, uint32_t granularity, int64_t tokens, int64_t heads,
+                      const attn_device &device)
+{
+    if (given.is_none())
+        return granularity == ATTN_SCALES_UNIT ? unit_scale() : Scale();
+    const std::string has = std::string("the problem has ") + name + "=" + granularity_text(granularity);
+    if (granularity < ATTN_SCALES_TENSOR)
+        refuse(name, std::string(name) + " is given, and " + has);
+    if (is_number(given) && granularity == ATTN_SCALES_TENSOR)
+        return number_scale(given);
+    if (is_number(given))
+        refuse(name, std::string(name) + " is a number, and " + has + "; an array of f32 is accepted");
+    Array array(given, name);
+    if (granularity != ATTN_SCALES_TOKEN_HEAD) {
+        array.need_rank(1).need_size(0, granularity == ATTN_SCALES_TENSOR ? 1 : heads);
+    } else {
+        array.need_rank(2).need_size(1, heads);
+        if (array.size(0) < tokens)
+            array.need_size(0, tokens);
+    }
+    return array_scale(std::move(array), granularity, device);
+}
+
+// Of keys or values that a run reads beside the cache or in its place; the cache has its own.
+static Scale new_scale_of(nb::handle given, const char *name, uint32_t granularity, int64_t tokens,
+                          const attn_problem &problem, const attn_device &device)
+{
+    if (problem.kv_source != ATTN_KV_CACHE)
+        return scale_of(given, name, granularity, tokens, problem.kv_heads, device);
+    if (!given.is_none())
+        refuse(name,
+               std::string(name) +
+                   " is given, and the problem has no kv_source=new; Backend.kv takes the scales of a cache");
+    return Scale();
+}
+
+Scales::Scales(nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle out_scale,
+               const attn_problem &problem, int64_t queries, int64_t keys, const attn_device &device)
+    : q(scale_of(q_scale, "q_scale", problem.q_scale, queries,
+                 problem.q_scale == ATTN_SCALES_KV_HEAD ? problem.kv_heads : problem.heads, device)),
+      k(new_scale_of(k_scale, "k_scale", problem.k_scale, keys, problem, device)),
+      v(new_scale_of(v_scale, "v_scale", problem.v_scale, keys, problem, device)),
+      out(scale_of(out_scale, "out_scale", problem.out_scale, queries, problem.heads, device))
+{
+}
+
+Scale cache_scale_of(nb::handle given, const char *name, const attn_kv_desc &desc, const attn_device &device)
+{
+    if (given.is_none())
+        return Scale();
+    if (is_number(given))
+        return number_scale(given);
+    std::string word;
+    if (nb::try_cast(given, word)) {
+        if (word != "unit")
+            refuse(name, std::string(name) + " is '" + word + "'; 'unit', a number and arrays are accepted");
+        return unit_scale();
+    }
+    Array array(given, name);
+    if (array.rank() == 1) {
+        array.need_size(0, desc.kv_heads);
+        return array_scale(std::move(array), ATTN_SCALES_HEAD, device);
+    }
+    array = Array(given, name, true);
+    array.need_rank(3).need_size(0, desc.pages).need_size(1, desc.block).need_size(2, desc.kv_heads);
+    return array_scale(std::move(array), ATTN_SCALES_TOKEN_HEAD, device);
 }
 
 // ---------------------------------------------------------------- shapes

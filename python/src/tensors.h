@@ -38,6 +38,41 @@ void give_slopes(attn_tensors &tensors, const Array &slopes, uint32_t heads, con
 // What lse is in a run: f32 [tokens or more, heads].
 attn_tensor lse_tensor(const Array &lse, int64_t tokens, int64_t heads, const attn_device &device);
 
+// A scale of an 8-bit type, with the number or the array that it is.
+struct Scale {
+    attn_scale value{};
+    float number = 0;
+    std::unique_ptr<Array> array; // null for numbers
+
+    attn_scale get() const
+    {
+        attn_scale scale = value;
+        if (scale.kind == ATTN_SCALE_HOST)
+            scale.buffer.data = const_cast<float *>(&number);
+        return scale;
+    }
+};
+// That of a cache: a number, "unit", f32 [kv_heads] or [pages, block, kv_heads].
+Scale cache_scale_of(nb::handle given, const char *name, const attn_kv_desc &desc, const attn_device &device);
+
+// Those of a run, as the problem has them, a number or f32 [1], [heads] or [tokens or more, heads]: of q and
+// out, and of k and v that are beside the cache or in its place.
+struct Scales {
+    Scale q, k, v, out;
+
+    Scales(nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle out_scale,
+           const attn_problem &problem, int64_t queries, int64_t keys, const attn_device &device);
+
+    // To attn_tensors or attn_layer_tensors, which read numbers here.
+    template <class Tensors> void give(Tensors &tensors) const
+    {
+        tensors.q_scale = q.get();
+        tensors.k_new_scale = k.get();
+        tensors.v_new_scale = v.get();
+        tensors.out_scale = out.get();
+    }
+};
+
 // [tokens or more, heads, dim].
 void need_tokens(const Array &array, int64_t tokens, int64_t heads, int64_t dim);
 

@@ -413,6 +413,8 @@ def test_layer_mla():
                                 ("k_rope alone", dict(k=None), ("k_rope is given without k",)),
                                 ("values of an MLA cache", dict(v=k[..., :64]), ("v",))):
         raises(libattn.Error, lambda: layer.forward(state, out=out, kv=kv, **{**given, **change}), name, *parts)
+    raises(libattn.Error, lambda: backend.kv(cache.astype("i1"), head_dim_vo=64, k_scale=0.1, v_scale=0.1),
+           "a scale of values that are columns of the keys", "v_scale is given")
     plain = "heads=4 kv_heads=1 head_dim=64 q=f32 block=16 max_seqs=2 max_q=32 max_kv=32 max_rows=64"
     state, layer = backend.state([plain], [(16, 2)]), backend.layer(plain, scale=0.1)
     state.begin_forward(builder.build())
@@ -458,6 +460,110 @@ def test_layer_types():
            "new_dtypes has 2", "1")
     raises(libattn.Error, lambda: backend.state([problem], [(16, 2)], [0, 0]), "groups of two classes",
            "class_groups has 2", "1")
+
+
+def codes(x, scale):
+    """Values of int8 that stand for x with a scale."""
+    return numpy.clip(numpy.rint(x / scale), -127, 127).astype(numpy.int8)
+
+
+def scale_like(granularity, tokens, heads):
+    """A scale as calls take it, and as it multiplies [tokens, heads, dim]."""
+    if granularity == "unit":
+        return None, 1.0
+    if granularity == "tensor":
+        return 0.04, 0.04
+    scale = 0.03 + 0.02 * random.random((tokens, heads) if granularity == "token-head" else heads, numpy.float32)
+    return scale, scale.astype(numpy.float64)[..., None]
+
+
+def test_scales():
+    """Scales of 8-bit queries and caches of every granularity, through layers; a prompt, then a decode."""
+    common = "heads=4 kv_heads=2 head_dim=64 q=int8 out=f32 block=16 max_seqs=2 max_q=32 max_kv=32 max_rows=64"
+    for q_kind, kv_kind in (("tensor", "tensor"), ("head", "head"), ("token-head", "token-head"), ("kv-head", "unit")):
+        problem = f"{common} q_scale={q_kind} kv=int8 scales={kv_kind}"
+        backend = libattn.backend(problem, device="cpu")
+        builder = backend.builder([(16, 2)], max_seqs=2, max_tokens=64)
+        state, layer = backend.state([problem], [(16, 2)], new_dtypes=["f32"]), backend.layer(problem, scale=0.125)
+        caches, total = [numpy.zeros((12, 16, 2, 64), numpy.int8) for _ in range(2)], 0
+        scales = {"unit": ("unit", "unit"), "tensor": (0.05, 0.06),
+                  "head": tuple(0.05 + 0.01 * random.random(2, numpy.float32) for _ in range(2)),
+                  "token-head": tuple(numpy.zeros((12, 16, 2), numpy.float32) for _ in range(2))}[kv_kind]
+        kv = backend.kv(*caches, k_scale=scales[0], v_scale=scales[1])
+        for n in (20, 1):
+            builder.reset()
+            builder.add(total, n, BLOCKS[0], prompt=n > 1)
+            state.begin_forward(builder.build())
+            q_scale, factor = scale_like(q_kind, n, 2 if q_kind == "kv-head" else 4)
+            if q_kind == "kv-head":
+                factor = numpy.repeat(factor, 2, 0)
+            q, out = codes(normal(n, 4, 64), factor), numpy.zeros((n, 4, 64), numpy.float32)
+            k, v = (normal(n, 2, 64) * (10 if kv_kind == "unit" else 1) for _ in range(2))
+            layer.forward(state, q, out, kv=kv, k=k, v=v, q_scale=q_scale)
+            total, stored = total + n, []
+            for cache, scale, new in zip(caches, scales, (k, v)):
+                if kv_kind == "token-head":
+                    scale = scale[BLOCKS[0]].reshape(32, 2)[:total, :, None]
+                scale = 1.0 if kv_kind == "unit" else numpy.float64(scale) if kv_kind != "head" else scale[:, None]
+                stored.append(cache[BLOCKS[0]].reshape(32, 2, 64)[:total] * scale)
+                away = (abs(stored[-1] - numpy.concatenate((stored[-1][:-n], new))) / scale).max()
+                check(away <= 0.501, f"scales={kv_kind}: {n} tokens are in the cache", away)
+            close(out, attend(q * factor, *stored, causal(n, total)), f"q_scale={q_kind} scales={kv_kind}, {n}", 1e-5)
+        if q_kind == "head":
+            for given, name, parts in ((None, "a scale that is missing", ("q_scale",)),
+                                       (0.1, "a number for heads", ("q_scale is a number", "q_scale=head")),
+                                       (q_scale[:3], "scales of heads", ("q_scale has 3", "4")),
+                                       (q_scale.astype("f8"), "type of scales", ("q_scale is float64", "f32")),
+                                       (q_scale[None], "scales of tokens", ("q_scale has 2 dimensions", "1"))):
+                raises(libattn.Error, lambda: layer.forward(state, q, out, kv=kv, q_scale=given), name, *parts)
+            raises(libattn.Error, lambda: layer.forward(state, q, out, kv=kv, q_scale=q_scale, v_scale=0.1),
+                   "the scale of a cache", "v_scale is given", "Backend.kv")
+            raises(libattn.Error, lambda: layer.forward(state, q, out, kv=kv, q_scale=q_scale, out_scale=0.1),
+                   "a scale of f32", "out_scale is given", "out_scale=none")
+    for given, name, parts in (("unity", "a word for a scale", ("k_scale is 'unity'", "'unit'")),
+                               (numpy.ones(3, numpy.float32), "heads of a cache", ("k_scale has 3", "2")),
+                               (numpy.ones((12, 8, 2), numpy.float32), "tokens of a cache", ("k_scale has 8", "16")),
+                               (None, "a cache without its scale", ("k_scale is not given",))):
+        raises(libattn.Error, lambda: backend.kv(*caches, k_scale=given, v_scale=1.0), name, *parts)
+
+
+def test_scales_new():
+    """Scales of 8-bit keys that are read without a cache, and of 8-bit results, through layers and plans."""
+    lens = [5, 20, 1]
+    offsets = numpy.cumsum([0, *lens]).astype(numpy.int32)
+    n = int(offsets[-1])
+    for kind, out_kind in (("unit", "none"), ("tensor", "none"), ("head", "tensor"), ("token-head", "head")):
+        problem = ("type=encoder_only heads=4 kv_heads=2 head_dim=64 kv=int8 max_seqs=4 max_q=32 max_kv=32 max_rows=64 "
+                   f"scales={kind} " + ("q=int8 out=f32 q_scale=unit" if out_kind == "none" else
+                                        f"q=f32 out=int8 out_scale={out_kind}"))
+        backend = libattn.backend(problem, device="cpu")
+        (k_scale, k_factor), (v_scale, v_factor) = (scale_like(kind, n, 2) for _ in range(2))
+        out_scale, out_factor = (None, 1.0) if out_kind == "none" else scale_like(out_kind, n, 4)
+        q = codes(normal(n, 4, 64), 0.2) if out_kind == "none" else normal(n, 4, 64)
+        k, v = codes(normal(n, 2, 64), k_factor), codes(normal(n, 2, 64), v_factor)
+        given = dict(k=k, v=v, k_scale=k_scale, v_scale=v_scale, out_scale=out_scale)
+        want = numpy.concatenate([attend(q[a:b], (k * k_factor)[a:b], (v * v_factor)[a:b])
+                                  for a, b in zip(offsets, offsets[1:])])
+        builder, state = backend.builder([(16, 2)], max_seqs=4, max_tokens=64), backend.state([problem], [(16, 2)])
+        builder.reset()
+        for length in lens:
+            builder.add(0, length, None, prompt=True)
+        state.begin_forward(builder.build())
+        results = [numpy.zeros((n, 4, 64), numpy.float32 if out_kind == "none" else numpy.int8) for _ in range(2)]
+        backend.layer(problem, scale=0.125).forward(state, q, results[0], **given)
+        plan = backend.plan(problem)
+        step = plan.step()
+        step.prepare(offsets, num_tokens=n, max_q=20, max_kv=20)
+        plan.run(step, q, results[1], scale=0.125, **given)
+        for out, name in zip(results, ("layer", "plan")):
+            if out_kind == "none":
+                close(out, want, f"{name}, new keys of int8, scales={kind}", 1e-5)
+            else:
+                away = (abs(out * out_factor - want) / out_factor).max()
+                check(away <= 0.501, f"{name}, new keys of int8, scales={kind}, out_scale={out_kind}", away)
+        if kind == "token-head":
+            raises(libattn.Error, lambda: plan.run(step, q, out, scale=0.125, **{**given, "v_scale": v_scale[1:]}),
+                   "tokens of v_scale", "v_scale has 25", "26")
 
 
 def test_cross():
