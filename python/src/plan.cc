@@ -215,9 +215,9 @@ static void run_plan(std::shared_ptr<Plan> plan, std::shared_ptr<Step> step, nb:
         tensors.lse = lse_tensor(lse, tokens, problem.heads, device);
     if (kv)
         tensors.kv = kv->handle.get();
-    const auto given = std::make_shared<Mask>();
+    std::shared_ptr<Mask> given;
     if (mask) {
-        *given = mask_of(mask, problem, step->batch, device);
+        given = std::make_shared<Mask>(mask_of(mask, problem, step->batch, device));
         given->give(tensors);
     }
     give_sinks(tensors, sinks, problem.heads, device);

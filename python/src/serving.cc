@@ -300,11 +300,11 @@ void forward(std::shared_ptr<Layer> layer, std::shared_ptr<State> state, nb::han
     give_keys(tensors, k, v, k_rope, *layer, sizes.keys);
     if (lse)
         tensors.lse = lse_tensor(lse, sizes.queries, problem.heads, device);
-    const auto given = std::make_shared<Mask>();
+    std::shared_ptr<Mask> given;
     need_key(mask, problem.mask != ATTN_MASK_NONE, "mask");
     // Of a step with two runs, or none, libattn refuses masks itself.
     if (mask && sizes.batch != nullptr && sizes.batch->seqs > 0) {
-        *given = mask_of(mask, problem, *sizes.batch, device);
+        given = std::make_shared<Mask>(mask_of(mask, problem, *sizes.batch, device));
         given->give(tensors);
     }
     const Scales scales(q_scale, k_scale, v_scale, out_scale, problem, sizes.queries, sizes.keys, device);

@@ -70,7 +70,7 @@ struct prefill_tile {
     uint32_t base, from, to;
     bool open;       /* some row sees a key of it */
     bool unmasked;   /* every row sees all of [from, to) */
-    uint32_t masked; /* else the first entry that some row does not see */
+    uint32_t masked; /* else the first entry that some row does not see, or no later one */
     bool biased;     /* some row has values to add */
     uint64_t present;
 };
