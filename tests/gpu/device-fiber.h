@@ -71,7 +71,6 @@ void gpu_mbarrier_arrive_as(uint64_t *at, uint32_t threads);
 void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes);
 void gpu_copy_arrive(uint64_t *at);
 void gpu_mbarrier_wait(uint64_t *at, uint32_t parity);
-bool gpu_mbarrier_test(uint64_t *at, uint32_t parity);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
 uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 
@@ -522,6 +521,15 @@ GPU_INLINE uint32_t gpu_fiber_e4m3(float x)
     exponent = exponent < -5 || size == 0 ? -5 : exponent;
     const uint32_t steps = (uint32_t)nearbyintf(ldexpf(size < 448 ? size : 448, 4 - exponent));
     return (signbit(x) ? 0x80u : 0u) | ((uint32_t)(exponent + 5) * 8 + steps);
+}
+GPU_INLINE uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
+{
+    const uint32_t exponents = bf16 ? 0x7f80 : 0x7c00;
+
+    for (uint32_t i = 0; i < 32; i += 16)
+        if ((pair >> i & exponents) == exponents)
+            marks |= 0x7fffu << i;
+    return marks;
 }
 GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
 {

@@ -248,11 +248,6 @@ bool fiber_arrive_behind_copies(uint32_t index)
     return true;
 }
 
-bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
-{
-    return mbarrier_at(at).phase % 2 != parity;
-}
-
 void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
 {
     struct fiber_thread *thread = fiber_own_thread();

@@ -26,6 +26,7 @@ static struct gpu_run run_of(uint32_t heads)
     run.problem.heads = run.problem.kv_heads = heads;
     run.problem.positions = 1; /* all keys */
     run.group = 1;
+    run.by_group = gpu_divisor_of(run.group);
     run.k.dim = run.v.dim = 128;
     run.k.size = run.v.size = 2;
     return run;

@@ -174,6 +174,7 @@ void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const 
     gpu_resolve_batch(&run->batch, problem, batch);
     run->softmax_scale = tensors->softmax_scale;
     run->group = problem->heads / problem->kv_heads;
+    run->by_group = gpu_divisor_of(run->group);
     run->q = tensor_of(&tensors->q);
     if (problem->mla != 0)
         run->q_rope = tensor_of(&tensors->q_rope);

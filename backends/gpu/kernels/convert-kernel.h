@@ -62,8 +62,8 @@ struct gpu_convert_place {
 
 GPU_INLINE struct gpu_convert_place gpu_convert_place_of(const struct gpu_convert_side *side, uint32_t unit)
 {
-    const uint32_t token = gpu_kv_divide(unit, &side->row), rest = unit - token * side->row.value,
-                   head = gpu_kv_divide(rest, &side->vector), number = rest - head * side->vector.value;
+    const uint32_t token = gpu_quotient(unit, &side->row), rest = unit - token * side->row.value,
+                   head = gpu_quotient(rest, &side->vector), number = rest - head * side->vector.value;
 
     return {token, head, number,
             (uint64_t)(token * side->cache->token_stride + head * side->cache->head_stride)};

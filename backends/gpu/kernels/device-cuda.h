@@ -462,18 +462,6 @@ GPU_INLINE void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
             : "memory");
 }
 
-/* Whether the phase is over, without waiting. */
-GPU_INLINE bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
-{
-    uint32_t done;
-
-    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(gpu__shared_address(at)), "r"(parity)
-                 : "memory");
-    return done != 0;
-}
-
 /* The descriptor of a matrix: rows of 128 bytes, swizzled; a block of 64 columns has `rows` of them. */
 typedef uint64_t gpu_matrix;
 template <uint32_t rows> GPU_INLINE gpu_matrix gpu__matrix_at(uint32_t place)
@@ -656,6 +644,16 @@ GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[17][4], const uint32_t a[4], gpu_
                  : GPU__WGMMA_136(d)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
+/* Two numbers of 16 bits times zero, and what was there: NaN for each of them that is not finite. */
+GPU_INLINE uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
+{
+    if (bf16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(marks) : "r"(pair), "r"(0));
+    else
+        asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(marks) : "r"(pair), "r"(0));
+    return marks;
+}
+
 /* Four numbers as codes of e4m3, the first in the low byte. */
 GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
 {

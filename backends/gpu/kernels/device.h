@@ -114,6 +114,9 @@
  *                                   the same of codes of e4m3, of which 32 columns are as many bytes: 64 or
  *                                   128 rows of b, with `a` in registers 128 or 136, four codes of a lane in
  *                                   a word. Sums have 14 bits
+ *   uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
+ *                                   of two numbers of 16 bits those that are not finite: NaN in `marks`, or
+ *                                   what was there, which is zeros first
  *   uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
  *                                   four numbers as codes, to nearest even, 448 for larger ones
  *   void gpu_wgmma_commit(void)     closes a group of products
@@ -138,8 +141,6 @@
  *   void gpu_mbarrier_expect(uint64_t *at, uint32_t bytes)
  *                                   bytes of boxes, said before the last arrival of a phase
  *   void gpu_mbarrier_wait(uint64_t *at, uint32_t parity)
- *   bool gpu_mbarrier_test(uint64_t *at, uint32_t parity)
- *                                   whether the phase is over, without waiting
  *
  * The copy engine for tensors, there too: a box of 64 columns and the tokens of its map becomes rows of a
  * matrix, at a multiple of 1 KB. Columns that the tensor does not have are zeros, and count as bytes.

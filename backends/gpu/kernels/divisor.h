@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Division by a number that the host knows: a product, a sum and a shift on the device. */
+/* Division by a number that the host knows: a product, a sum and a shift on the device (gpu_quotient). */
 #ifndef ATTN_GPU_DIVISOR_H
 #define ATTN_GPU_DIVISOR_H
 
@@ -14,7 +14,6 @@ struct gpu_divisor {
     uint32_t shift;
 };
 
-/* floor(n / value) = floor((floor(n * multiply / 2^32) + n) / 2^shift) */
 static inline struct gpu_divisor gpu_divisor_of(uint32_t value)
 {
     struct gpu_divisor out;

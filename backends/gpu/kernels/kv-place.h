@@ -13,11 +13,6 @@ template <class T, class Index> GPU_INLINE T &gpu_at(uint64_t address, Index ind
     return GPU_GLOBAL(T, address)[index];
 }
 
-GPU_INLINE uint32_t gpu_kv_divide(uint32_t n, const struct gpu_divisor *by)
-{
-    return ((uint32_t)(((uint64_t)n * by->multiply) >> 32) + n) >> by->shift;
-}
-
 GPU_INLINE uint32_t gpu_kv_warp(void)
 {
     return gpu_thread() / GPU_WARP;

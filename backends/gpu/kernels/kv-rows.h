@@ -32,9 +32,9 @@ GPU_INLINE struct gpu_kv_spot gpu_kv_spot_of(const struct gpu_kv_rows *by, uint3
 {
     struct gpu_kv_spot spot;
 
-    spot.row = gpu_kv_divide(at, &by->row);
+    spot.row = gpu_quotient(at, &by->row);
     const uint32_t rest = at - spot.row * by->row.value;
-    spot.head = gpu_kv_divide(rest, &by->vector);
+    spot.head = gpu_quotient(rest, &by->vector);
     spot.unit = rest - spot.head * by->vector.value;
     spot.there = at < all && spot.unit < by->units;
     spot.row %= GPU_WARP; /* behind the end, any lane will do */

@@ -15,6 +15,7 @@
 
 #include "attn/types.h"
 #include "caps.h"
+#include "divisor.h"
 
 /* Scales, f32. base 0: every value is `value` (1 for types without scales and for unit scales). */
 struct gpu_scale {
@@ -132,6 +133,7 @@ struct gpu_run {
 
     float softmax_scale;
     uint32_t group; /* query heads per kv head */
+    struct gpu_divisor by_group;
     struct gpu_tensor q;
     struct gpu_tensor q_rope; /* base 0: columns from head_dim_vo on are in q too */
     struct gpu_tensor out;

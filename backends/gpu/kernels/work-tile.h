@@ -137,9 +137,14 @@ GPU_INLINE uint32_t gpu_section_heads(const struct gpu_run *run, const struct gp
     const uint32_t heads = run->problem.kv_heads;
     const uint64_t token = (uint64_t)run->k.dim * run->k.size + (uint64_t)run->v.dim * run->v.size;
     const uint64_t bytes = s->kv_len * token;
-    const uint32_t most = bytes * heads <= GPU_SECTION_BYTES ? heads : (uint32_t)(GPU_SECTION_BYTES / bytes);
 
-    return most < 2 ? 1 : (heads + (heads + most - 1) / most - 1) / ((heads + most - 1) / most);
+    if (bytes * heads <= GPU_SECTION_BYTES)
+        return heads;
+    const uint32_t most = (uint32_t)gpu_divide_u64(GPU_SECTION_BYTES, bytes);
+    if (most < 2)
+        return 1;
+    const uint32_t sections = (heads + most - 1) / most;
+    return (heads + sections - 1) / sections;
 }
 
 /*
@@ -156,21 +161,26 @@ GPU_INLINE struct gpu_work_tile gpu_prefill_tile_at(const struct gpu_run *run, c
     const uint32_t heads = run->problem.kv_heads, row_tiles = gpu_row_tiles(&rules, s->q_len);
     const uint32_t splits = above - below > row_tiles ? (above - below) / row_tiles : 1;
     const uint32_t number = (uint32_t)(all - 1 - at), inside = number - below * heads;
-    const uint32_t section = rows >= GPU_SECTION_ROWS && splits == 1 ? gpu_section_heads(run, s) : heads,
-                   first = inside / (section * row_tiles * splits) * section;
+    const uint32_t section = rows >= GPU_SECTION_ROWS && splits == 1 ? gpu_section_heads(run, s) : heads;
+    /* A warp waits for each division: most row tiles have one split, and steps one section. */
+    const uint32_t first = section < heads ? inside / (section * row_tiles * splits) * section : 0;
     const uint32_t own = heads - first < section ? heads - first : section; /* heads of this section */
     const uint32_t place = inside - first * row_tiles * splits, unit = place / own;
+    const uint32_t row_tile = splits > 1 ? unit / splits : unit;
     struct gpu_work_tile p;
 
     p.seq = s->index;
-    p.kv_head = first + place % own;
-    p.row0 = unit / splits * rows;
+    p.kv_head = first + (place - unit * own);
+    p.row0 = row_tile * rows;
     p.splits = splits;
-    p.split = unit % splits;
-    const uint32_t last = (p.row0 + rows - 1) / run->group;
-    const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, p.row0 / run->group,
+    p.split = unit - row_tile * splits;
+    const uint32_t first_token = gpu_quotient(p.row0, &run->by_group),
+                   last = gpu_quotient(p.row0 + rows - 1, &run->by_group);
+    const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, first_token,
                                          last < s->q_len ? last : s->q_len - 1, s->kv_len, &p.first);
-    gpu_cut_tiles(&p, tiles, splits, p.split);
+    p.end = p.first + tiles;
+    if (splits > 1)
+        gpu_cut_tiles(&p, tiles, splits, p.split);
     p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
     p.first_partial = p.rest_partial = number - p.split * heads;
     p.partial_step = heads;

@@ -340,7 +340,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
             mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o);
     } while (C::GROUPS == 1 && mma_begins_again<C>(run, shared, p, &loop));
     if (mma_stores_directly<C>(run, p)) {
-        mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o);
+        (void)mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o);
         return;
     }
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;

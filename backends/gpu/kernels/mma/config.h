@@ -99,6 +99,8 @@ struct mma_config {
                               CONSUMER_REGISTERS =
                                   ((CONSUMERS + 1) * REGISTERS - PRODUCER_REGISTERS) / CONSUMERS;
     static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
+    static constexpr bool STORES_ROWS = gpu_mma_stores_rows(SHAPE) != 0;
+    static constexpr uint32_t STORED_ROWS = STORES_ROWS ? ROWS : 1;
 
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
@@ -256,11 +258,13 @@ template <class C> struct mma_handover<C, true> {
     struct mma_rules rules[C::ROW_WARPS];
     struct mma_rules next_rules[C::CONSUMERS]; /* of each group's rows in the work tile that is looked up */
     struct mma_range next_ranges[C::ROWS]; /* and the keys that each row sees, where nothing else matters */
+    uint64_t next_out[C::ROWS];            /* and where its results go */
     uint64_t nonfinite_at[C::ADDRESS_STAGES]; /* e4m3: 0, or which values of an iteration are NaN */
     uint32_t overflow[C::ROW_WARPS];          /* of each warp: 1: a P of its work tile is infinite */
     uint32_t again[2];     /* of the n-th at n % 2: it is to be computed once more, checking values */
     mma_looked_up<C> next; /* the work tile after the one that is copied */
-    uint32_t boxed;        /* iterations of that one which were copied as boxes */
+    uint32_t known;        /* 1: what is next has been looked up */
+    uint32_t boxed;        /* iterations of the last one which were copied as boxes */
     uint32_t all;          /* work tiles of the list */
 };
 
@@ -280,6 +284,7 @@ template <class C> struct alignas(16) mma_shared : mma_looked_up<C> {
     uint32_t
         nonfinite_tile[C::OWN_KEYS / C::GROUP_KEYS]; /* a group's last tile with such a value, plus one */
     struct gpu_row row[C::ROWS];
+    uint64_t out[C::STORED_ROWS]; /* where the results of each row go; 0: it does not exist */
     struct mma_pipeline pipeline[C::WGMMA ? 2 : 1]; /* of keys, of values */
     mma_handover<C, C::WGMMA> handover;
     uint64_t present[C::WGMMA ? C::ADDRESS_STAGES : 1]
@@ -436,9 +441,17 @@ template <class C> GPU_INLINE bool mma_p_bf16(const struct gpu_run *run)
 GPU_INLINE bool mma_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
                            uint32_t kv_head, uint32_t *token, uint32_t *head)
 {
-    *token = row / run->group;
-    *head = kv_head * run->group + row % run->group;
+    *token = gpu_quotient(row, &run->by_group);
+    *head = kv_head * run->group + (row - *token * run->group);
     return *token < s->q_len;
+}
+
+/* Where its results go. */
+GPU_INLINE uint64_t mma_output_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                                  uint32_t head)
+{
+    return run->out.base + (uint64_t)(((int64_t)s->row + token) * run->out.token_stride +
+                                      (int64_t)head * run->out.head_stride);
 }
 
 GPU_INLINE void mma_multiply(float d[4], const uint32_t a[4], const uint32_t b[2], bool bf16)
@@ -465,8 +478,9 @@ GPU_INLINE float mma_remainder(float x, bool bf16)
 enum mma_barrier {
     MMA_BARRIER_PRODUCER = 1,
     MMA_BARRIER_CONSUMERS,
-    MMA_BARRIER_TURN, /* of each group that multiplies, three at most */
-    MMA_BARRIER_GROUP = MMA_BARRIER_TURN + 3
+    MMA_BARRIER_TURN,                         /* of each group that multiplies, three at most */
+    MMA_BARRIER_GROUP = MMA_BARRIER_TURN + 3, /* the same */
+    MMA_BARRIER_NEXT = MMA_BARRIER_GROUP + 3
 };
 
 /* A barrier for the threads that copy. */

@@ -264,24 +264,32 @@ GPU_INLINE void mma_consume(const struct gpu_run *run, mma_shared<C> *shared, un
         own->sum[0][h] = own->o[0][C::OUT_FRAGMENTS - 1][2 * h];
 }
 
-/* Whether a result of a row that exists is not finite, where a masked tile was taken for finite, or a P was
- * too large. */
-template <class C>
-GPU_INLINE bool mma_finds_nonfinite(const struct gpu_run *run, const mma_shared<C> *shared,
-                                    const struct gpu_work_tile *p, const mma_consumer<C> *own)
+/* Whether a P of the work tile was too large. */
+template <class C> GPU_INLINE bool mma_has_overflowed(const mma_shared<C> *shared, const mma_consumer<C> *own)
 {
-    const struct gpu_sequence *s = mma_computed_sequence<C>(shared);
-    const uint32_t rows = s->q_len * run->group - p->row0, keys = s->kv_len;
+    return C::FINDS_OVERFLOW && own->end != own->begin && !mma_is_checked<C>(shared, own) &&
+           shared->handover.overflow[own->row_warp] != 0;
+}
+
+/* Whether results may be NaN by values of keys that a row does not see, which were taken for finite. */
+template <class C>
+GPU_INLINE bool mma_may_be_nonfinite(const struct gpu_run *run, const mma_shared<C> *shared,
+                                     const struct gpu_work_tile *p, const mma_consumer<C> *own)
+{
+    const uint32_t keys = mma_computed_sequence<C>(shared)->kv_len;
     const uint32_t end = p->end * GPU_TILE < keys ? p->end * GPU_TILE : keys;
-    bool found = false;
 
     if (C::E4M3 || own->end == own->begin || mma_is_checked<C>(shared, own))
         return false;
-    if (C::FINDS_OVERFLOW && shared->handover.overflow[own->row_warp] != 0)
-        return true;
     const struct mma_rules *rules = mma_rules_of<C>(shared, own);
-    if (!mma_has_mask<C>(run) && p->first * GPU_TILE >= rules->lo && end <= rules->hi)
-        return false;
+    return mma_has_mask<C>(run) || p->first * GPU_TILE < rules->lo || end > rules->hi;
+}
+
+/* Whether a result of the lane's rows, of which `rows` exist in the work tile, is not finite. */
+template <class C> GPU_INLINE bool mma_has_nonfinite(uint32_t rows, const mma_consumer<C> *own)
+{
+    bool found = false;
+
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         const uint32_t row = own->row_warp * 16 + h * 8 + gpu_thread() % GPU_WARP / 4;
@@ -305,6 +313,7 @@ template <class C> GPU_INLINE void mma_take_ranges(mma_shared<C> *shared, const 
     if (lane < 16) {
         shared->row[row].lo = range.lo;
         shared->row[row].hi = range.hi;
+        shared->out[row] = shared->handover.next_out[row];
     }
     if (lane == 16)
         shared->handover.rules[own->row_warp] = shared->handover.next_rules[own->row_warp / 4];
@@ -347,16 +356,22 @@ GPU_INLINE bool mma_take_work(const struct gpu_run *run, mma_shared<C> *shared, 
     return mine->work.splits != 0;
 }
 
-/* Stores the results of a work tile in the output or the split workspace. */
+/* Stores the results of a work tile in the output or the split workspace. `looks`: returns whether one of
+ * them is not finite. */
 template <class C>
-GPU_INLINE void mma_store_work(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                               uint32_t n, const struct gpu_work_tile *p, mma_consumer<C> *own)
+GPU_INLINE bool mma_store_work(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                               uint32_t n, const struct gpu_work_tile *p, bool looks, mma_consumer<C> *own)
 {
     const struct gpu_sequence *s = mma_computed_sequence<C>(shared);
     const uint32_t rows = s->q_len * run->group - p->row0;
+    const bool direct = mma_stores_directly<C>(run, p);
+    const bool marked = direct && run->problem.out_dtype != ATTN_F32; /* while results are rounded */
+    bool found = !marked && looks && mma_has_nonfinite<C>(rows, own);
 
-    if (mma_stores_directly<C>(run, p)) {
-        mma_store_rows<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own->max, own->sum, own->o);
+    if (direct) {
+        const bool marks = mma_store_rows<C>(run, shared, mma_query_stage<C>(run, queries, n), p, own->max,
+                                             own->sum, own->o);
+        found = found || (marks && looks);
     } else if (mma_stores_partials<C>(p)) {
         mma_store_partials<C>(run, p, rows, own->row_warp, 0, own->max, own->sum, own->o);
     } else {
@@ -365,6 +380,7 @@ GPU_INLINE void mma_store_work(const struct gpu_run *run, mma_shared<C> *shared,
         mma_store_tile<C>(run, s, shared, gathered, p, C::GROUPS, own->row_warp, C::WARPS);
         gpu_wgmma_fence(); /* before what is copied there */
     }
+    return found;
 }
 
 /* The part of these warp groups in the work tiles of the CTA. */
@@ -384,9 +400,9 @@ GPU_INLINE void mma_consume_tiles(const struct gpu_run *run, mma_shared<C> *shar
         own.queries =
             mma_query_stage<C>(run, queries, n) + mma_swizzled<C>(own.row_warp / 4 * 64, 0, C::K_ROW);
         mma_consume<C>(run, shared, stages, p, n, &own);
-        if (mma_finds_nonfinite<C>(run, shared, p, &own))
+        const bool looks = mma_may_be_nonfinite<C>(run, shared, p, &own);
+        if (mma_store_work<C>(run, shared, queries, n, p, looks, &own) || mma_has_overflowed<C>(shared, &own))
             shared->handover.again[n % 2] = 1;
-        mma_store_work<C>(run, shared, queries, n, p, &own);
         gpu_wgmma_fence(); /* before queries are copied where results were staged */
         gpu_warp_barrier();
         if (gpu_thread() % GPU_WARP == 0)

@@ -7,31 +7,32 @@
 
 /* How a row's result is normalised: attention sink and division by the row sum. */
 struct mma_row_epilogue {
-    uint64_t to;
     float factor;
     float base; /* what exponents count from, in base 2 */
     float sum;  /* with the sink */
 };
 
-/* `max` and `sum` in base 2. */
+/* The scale of all values of a work tile. */
 template <class C>
-GPU_INLINE struct mma_row_epilogue mma_row_epilogue_of(const struct gpu_run *run,
-                                                       const struct gpu_sequence *s, uint32_t token,
-                                                       uint32_t head, uint32_t kv_head, float max, float sum)
+GPU_INLINE float mma_value_scale(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t kv_head)
+{
+    if (!C::SCALES || mma_scale_per_key<C>(run->problem.v_scale))
+        return 1;
+    return gpu_scale_at(&run->v.scale, C::E4M3 || (C::KV8 && C::PREFILL_ONLY) ? s->index : 0, 0,
+                        kv_head); /* of e4m3 a sequence may have its own */
+}
+
+/* `max` and `sum` in base 2. */
+GPU_INLINE struct mma_row_epilogue mma_row_epilogue_of(const struct gpu_run *run, uint32_t head, float max,
+                                                       float sum)
 {
     const float sink = gpu_sink(run, head) * GPU_LOG2E, highest = fmaxf(max, sink);
-    const int64_t row = (int64_t)s->row + token;
     struct mma_row_epilogue epilogue;
 
     epilogue.base = highest == -GPU_INFINITY ? 0 : highest;
     const float correction = gpu_exp2_fast(max - epilogue.base);
     epilogue.sum = sum * correction + gpu_exp2_fast(sink - epilogue.base);
-    epilogue.to =
-        run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
     epilogue.factor = sum == 0 ? 0 : correction / epilogue.sum;
-    if (C::SCALES && !mma_scale_per_key<C>(run->problem.v_scale)) /* of e4m3 a sequence may have its own */
-        epilogue.factor *=
-            gpu_scale_at(&run->v.scale, C::E4M3 || (C::KV8 && C::PREFILL_ONLY) ? s->index : 0, 0, kv_head);
     return epilogue;
 }
 
@@ -152,12 +153,13 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
                               float values[C::LANE_COLUMNS])
 {
     const uint32_t dtype = run->problem.out_dtype;
-    const struct mma_row_epilogue epilogue = mma_row_epilogue_of<C>(run, s, token, head, kv_head, max, sum);
-    const uint64_t to = epilogue.to;
+    const struct mma_row_epilogue epilogue = mma_row_epilogue_of(run, head, max, sum);
+    const float factor = epilogue.factor * mma_value_scale<C>(run, s, kv_head);
+    const uint64_t to = mma_output_of(run, s, token, head);
 
     GPU_UNROLL
     for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
-        values[j] *= epilogue.factor;
+        values[j] *= factor;
     if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && run->problem.out_scale <= ATTN_SCALES_UNIT &&
         (to & 7) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_16bit<C>(run, to, values);
@@ -194,56 +196,57 @@ GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_
 {
     const uint32_t dtype = run->problem.out_dtype;
 
-    return C::GROUPS == 1 && !C::KV32 && p->splits == 1 &&
+    return C::STORES_ROWS && p->splits == 1 &&
            (dtype == ATTN_BF16 || dtype == ATTN_F16 || dtype == ATTN_F32) &&
            run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
            ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
 }
 
-/* Where a row is stored, and the factor that normalises it. */
-struct mma_row_target {
-    uint64_t to; /* 0: it is not stored */
-    float factor;
-};
-
-/* Lane i computes the target of the warp's row i. */
+/*
+ * What normalises a lane's rows, of which each four lanes have the same. Where neither sinks nor logarithms
+ * of sums are wanted, as mostly, that is one division: code that seldom runs is waited for, as are constants.
+ */
 template <class C>
-GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                                                   const struct gpu_work_tile *p, mma_row_pairs<C> max,
-                                                   mma_row_pairs<C> sum)
+GPU_INLINE void mma_find_factors(const struct gpu_run *run, const struct gpu_sequence *s,
+                                 const struct gpu_work_tile *p, uint32_t row0, mma_row_pairs<C> max,
+                                 mma_row_pairs<C> sum, mma_row_pairs<C> factor)
 {
+    const float scale = mma_value_scale<C>(run, s, p->kv_head);
+    const bool simple = run->sinks == 0 && run->lse.base == 0;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP - C::FIRST_WARP;
-    const uint32_t row_warp = warp / C::COLUMN_WARPS;
-    struct mma_row_target target = {0, 0};
-    float own_max = -GPU_INFINITY, own_sum = 0;
-    uint32_t token, head;
 
     GPU_UNROLL
     for (uint32_t i = 0; i < C::M_FRAGMENTS * 2; i++) {
-        float all = sum[i / 2][i % 2];
-        all += gpu_shuffle_xor_f32(all, 1);
-        all += gpu_shuffle_xor_f32(all, 2);
-        const float row_sum = gpu_shuffle_f32(all, lane % 8 * 4);
-        const float row_max = gpu_shuffle_f32(max[i / 2][i % 2], lane % 8 * 4);
-        own_sum = lane / 8 == i ? row_sum : own_sum;
-        own_max = lane / 8 == i ? row_max : own_max;
+        float *all = &sum[i / 2][i % 2];
+        *all += gpu_shuffle_xor_f32(*all, 1);
+        *all += gpu_shuffle_xor_f32(*all, 2);
+        factor[i / 2][i % 2] = simple && *all != 0 ? 1 / *all * scale : 0;
     }
-    if (lane >= C::M_FRAGMENTS * 16 ||
-        !mma_row_of(run, s, p->row0 + row_warp * C::M_FRAGMENTS * 16 + lane, p->kv_head, &token, &head))
-        return target;
-    const struct mma_row_epilogue epilogue =
-        mma_row_epilogue_of<C>(run, s, token, head, p->kv_head, own_max, own_sum);
-    target.to = epilogue.to;
-    target.factor = epilogue.factor;
-    if (warp % C::COLUMN_WARPS == 0)
-        mma_store_lse(run, s, token, head, own_sum, &epilogue);
-    return target;
+    GPU_LOOP
+    for (uint32_t i = simple ? C::M_FRAGMENTS * 2 : 0; i < C::M_FRAGMENTS * 2; i++) {
+        float own_max = -GPU_INFINITY, own_sum = 0;
+        uint32_t token, head;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::M_FRAGMENTS * 2; j++) {
+            own_max = i == j ? max[j / 2][j % 2] : own_max;
+            own_sum = i == j ? sum[j / 2][j % 2] : own_sum;
+        }
+        if (!mma_row_of(run, s, p->row0 + row0 + i * 8 + lane / 4, p->kv_head, &token, &head))
+            continue;
+        const struct mma_row_epilogue epilogue = mma_row_epilogue_of(run, head, own_max, own_sum);
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::M_FRAGMENTS * 2; j++)
+            factor[j / 2][j % 2] = i == j ? epilogue.factor * scale : factor[j / 2][j % 2];
+        if (warp % C::COLUMN_WARPS == 0 && lane % 4 == 0)
+            mma_store_lse(run, s, token, head, own_sum, &epilogue);
+    }
 }
 
-/* Results of a lane's rows, converted, into the place of the warp's queries, of which row0 is the first. */
+/* Results of a lane's rows, converted, into the place of the warp's queries, of which row0 is the first.
+ * `marks`: where warp groups multiply, not 0 for each row that has a result which is not finite. */
 template <class C>
-GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
-                               const struct mma_row_target *target, mma_out_fragments<C> o)
+GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16, mma_row_pairs<C> factor,
+                               mma_out_fragments<C> o, uint32_t marks[2])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -252,16 +255,19 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = m * 16 + h * 8 + lane / 4;
-            const float factor = gpu_shuffle_f32(target->factor, row);
+            const float f = factor[m][h];
             unsigned char *at = place + mma_row_at<C>(row0 + row, C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
-                const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
-                const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                *(uint32_t *)(void *)(at + mma_chunk_at<C>(row, n, C::DK * 2)) =
-                    mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                const float even[2] = {o[m][n][2 * h] * f, o[m][n][2 * h + 1] * f};
+                const float odd[2] = {o[m][n + 1][2 * h] * f, o[m][n + 1][2 * h + 1] * f};
+                const uint32_t first = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16),
+                               second = mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
+                *(uint32_t *)(void *)(at + mma_chunk_at<C>(row, n, C::DK * 2)) = first;
                 *(uint32_t *)(void *)(at + (C::CODES ? n * 16 + 4 : mma_chunk_at<C>(row, n + 1, C::DK * 2))) =
-                    mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
+                    second;
+                if (C::WGMMA)
+                    marks[h] = gpu_mark_nonfinite(gpu_mark_nonfinite(marks[h], first, bf16), second, bf16);
             }
         }
     }
@@ -269,8 +275,8 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, uint32_t row0, bool bf16,
 
 /* Stores a lane's results as f32: four lanes have 32 bytes of a row that lie together. */
 template <class C>
-GPU_INLINE void mma_store_rows_f32(const struct gpu_run *run, uint32_t column0,
-                                   const struct mma_row_target *target, mma_out_fragments<C> o)
+GPU_INLINE void mma_store_rows_f32(const struct gpu_run *run, const uint64_t *out, uint32_t column0,
+                                   mma_row_pairs<C> factor, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -278,9 +284,8 @@ GPU_INLINE void mma_store_rows_f32(const struct gpu_run *run, uint32_t column0,
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t row = m * 16 + h * 8 + lane / 4;
-            const float factor = gpu_shuffle_f32(target->factor, row);
-            const uint64_t to = gpu_shuffle_u64(target->to, row);
+            const uint64_t to = out[m * 16 + h * 8 + lane / 4];
+            const float f = factor[m][h];
             GPU_UNROLL
             for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
                 const float *even = &o[m][n - n % 2][2 * h], *odd = &o[m][n - n % 2 + 1][2 * h];
@@ -289,50 +294,72 @@ GPU_INLINE void mma_store_rows_f32(const struct gpu_run *run, uint32_t column0,
                 const float x = C::CODES ? even[n % 2] : o[m][n][2 * h],
                             y = C::CODES ? odd[n % 2] : o[m][n][2 * h + 1];
                 if (to != 0 && column < run->problem.head_dim_vo)
-                    gpu_store_global_f32x2(to + column * 4, x * factor, y * factor);
+                    gpu_store_global_f32x2(to + column * 4, x * f, y * f);
             }
         }
     }
 }
 
-/* Stores all of a warp's rows. */
+/* Stores rows that are staged at `place`, whose first row is row0 there: 16 bytes of a lane, of some rows
+ * before the first of them is stored. */
 template <class C>
-GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
+GPU_INLINE void mma_store_staged(const struct gpu_run *run, const uint64_t *out, const unsigned char *place,
+                                 uint32_t row0, uint32_t column0)
+{
+    constexpr uint32_t chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks, all = C::M_FRAGMENTS * 16 / rows,
+                       at_once = all < 8 ? all : 8, pitch = C::WGMMA ? 128 : C::DK * 2 + C::ROW_PADDING;
+    const uint32_t lane = gpu_thread() % GPU_WARP, row = lane / chunks, chunk = lane % chunks;
+    const uint32_t own = mma_row_at<C>(row0 + row, C::DK * 2) + mma_chunk_at<C>(row, chunk, C::DK * 2);
+    const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < all; i += at_once) {
+        struct gpu_u128 part[at_once];
+        uint64_t to[at_once];
+        GPU_UNROLL
+        for (uint32_t j = 0; j < at_once; j++) {
+            const uint32_t from = (i + j) * rows, flipped = C::WGMMA ? from % 8 * 16 : 0;
+            part[j] = gpu_load_u128(place + (own ^ flipped) + from * pitch);
+            to[j] = out[row + from];
+        }
+        GPU_UNROLL
+        for (uint32_t j = 0; j < at_once; j++)
+            if (to[j] != 0 && inside)
+                gpu_store_global_u128(to[j] + column0 + chunk * 16, part[j]);
+    }
+}
+
+/* Stores all of a warp's rows. Where warp groups multiply, returns whether a result of 16 bits is not finite.
+ */
+template <class C>
+GPU_INLINE bool mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
                                const struct gpu_work_tile *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
                                mma_out_fragments<C> o)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks;
-    const uint32_t warp = gpu_thread() / GPU_WARP - C::FIRST_WARP,
-                   row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
-    const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, chunk = lane % chunks;
-    const bool inside = column0 + chunk * 16 < run->problem.head_dim_vo * 2;
+    const uint32_t warp = gpu_thread() / GPU_WARP - C::FIRST_WARP, lane = gpu_thread() % GPU_WARP;
+    const uint32_t row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16,
+                   column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2;
     /* Only warps with the same rows read these queries, and scores have been exchanged since; or all warps
      * do, and have waited for each other since. */
     const uint32_t first = C::WGMMA ? row0 : 0; /* elsewhere rows of a warp lie together */
     unsigned char *place = queries + (row0 - first) * mma_row_pitch<C>(C::DK * 2) + column0;
-    const struct mma_row_target target =
-        mma_row_target_of<C>(run, mma_computed_sequence<C>(shared), p, max, sum);
+    const uint64_t *out = shared->out + row0;
+    uint32_t marks[2] = {0, 0};
+    mma_row_pairs<C> factor;
 
+    mma_find_factors<C>(run, mma_computed_sequence<C>(shared), p, row0, max, sum, factor);
     if (run->problem.out_dtype == ATTN_F32) {
-        mma_store_rows_f32<C>(run, column0 / 2, &target, o);
-        return;
+        mma_store_rows_f32<C>(run, out, column0 / 2, factor, o);
+        return false;
     }
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)
-        mma_stage_rows<C>(place, first, true, &target, o);
+        mma_stage_rows<C>(place, first, true, factor, o, marks);
     else
-        mma_stage_rows<C>(place, first, false, &target, o);
+        mma_stage_rows<C>(place, first, false, factor, o, marks);
     gpu_warp_barrier();
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::M_FRAGMENTS * 16; i += rows) {
-        const uint32_t row = i + lane / chunks;
-        const uint64_t to = gpu_shuffle_u64(target.to, row);
-        const uint32_t own =
-            C::WGMMA ? mma_chunk_at<C>(row, chunk, C::DK * 2) : (chunk ^ mma_swizzle<C>(row, C::DK * 2)) * 16;
-        if (to != 0 && inside)
-            gpu_store_global_u128(to + column0 + chunk * 16,
-                                  gpu_load_u128(place + mma_row_at<C>(first + row, C::DK * 2) + own));
-    }
+    mma_store_staged<C>(run, out, place, first, column0);
+    return C::WGMMA && ((marks[0] != 0 && out[lane / 4] != 0) || (marks[1] != 0 && out[8 + lane / 4] != 0));
 }
 
 #endif

@@ -42,14 +42,16 @@ template <class C> GPU_INLINE bool mma_is_again(mma_shared<C> *shared, uint32_t 
     return again;
 }
 
-/* Finds the keys that each row of the work tile that is looked up sees, and the rules of each group's rows:
- * those of all rows at once, or they wait for each other. Of the CTA's first work tile, whose rows see most
- * keys, no KV tile is left out. */
+/* Finds the keys that each row of the work tile that is looked up sees, its output, and the rules of each
+ * group's rows: those of all rows at once, or they wait for each other. Of the CTA's first work tile, whose
+ * rows see most keys, no KV tile is left out. */
 template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mma_shared<C> *shared)
 {
     constexpr uint32_t rows = C::ROWS / GPU_WARP; /* of a lane */
     mma_looked_up<C> *next = &shared->handover.next;
-    const struct gpu_work_tile *p = &next->work;
+    /* Copies: what is stored below might be a part of them. */
+    const struct gpu_sequence s = next->sequence;
+    const uint32_t row0 = next->work.row0, kv_head = next->work.kv_head;
     uint32_t lo = UINT32_MAX, hi = 0;
     struct mma_range own[rows], common[C::CONSUMERS];
 
@@ -60,19 +62,20 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
     for (uint32_t i = 0; i < rows; i++) {
         const uint32_t row = i * GPU_WARP + gpu_thread() % GPU_WARP, group = i / (rows / C::CONSUMERS);
         uint32_t token, head;
-        const bool exists = mma_row_of(run, &next->sequence, p->row0 + row, p->kv_head, &token, &head);
-        gpu_find_reach(run, &next->sequence, exists ? token : 0, &own[i].lo, &own[i].hi);
+        const bool exists = mma_row_of(run, &s, row0 + row, kv_head, &token, &head);
+        gpu_find_reach(run, &s, exists ? token : 0, &own[i].lo, &own[i].hi);
         if (exists) {
             common[group].lo = own[i].lo > common[group].lo ? own[i].lo : common[group].lo;
             common[group].hi = own[i].hi < common[group].hi ? own[i].hi : common[group].hi;
         }
         shared->handover.next_ranges[row] = {exists ? own[i].lo : 0, exists ? own[i].hi : 0};
+        shared->handover.next_out[row] = exists ? mma_output_of(run, &s, token, head) : 0;
         lo = own[i].lo < own[i].hi && own[i].lo < lo ? own[i].lo : lo;
         hi = own[i].hi > hi ? own[i].hi : hi;
     }
     if (mma_plans_all_keys(run))
         mma_trim_tile<C>(next, lo, hi);
-    struct mma_rules rules = mma_rules_of_range<C>(run, &next->sequence, p, common[0], false, false);
+    struct mma_rules rules = mma_rules_of_range<C>(run, &s, &next->work, common[0], false, false);
     GPU_UNROLL
     for (uint32_t group = 0; group < C::CONSUMERS; group++) {
         common[group] = mma_common_range(common[group]);
@@ -83,9 +86,20 @@ template <class C> GPU_INLINE void mma_find_ranges(const struct gpu_run *run, mm
     }
 }
 
+/* Lets the warp that copies keys go on, which waits for the next work tile: keys of it may be copied, or not
+ * yet. */
+template <class C> GPU_INLINE void mma_tell_next(mma_shared<C> *shared, bool known)
+{
+    if (gpu_thread() % GPU_WARP == 0)
+        shared->handover.known = known;
+    gpu_warp_barrier();
+    gpu_barrier_arrive(MMA_BARRIER_NEXT, 2 * GPU_WARP);
+}
+
 /* Looks up the n-th work tile of the CTA, n > 0, when the one before has been taken and that before it is
- * done, and copies its queries if these have a buffer; work.splits is 0 if there is none. False if the one
- * before has to be `done` for that, and is not. By one warp. */
+ * done, and copies its queries if these have a buffer; work.splits is 0 if there is none. `done`: the one
+ * before may be waited for; otherwise it is false where that has to be done first, and the warp that copies
+ * keys is told of the work tile. By one warp. */
 template <class C>
 GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
                                  mma_producer<C> *own, uint32_t n, bool done)
@@ -96,8 +110,10 @@ GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *share
     bool again = n > 1 && mma_is_again<C>(shared, n - 2);
     uint32_t at = again ? own->before : own->left ? mma_count_tile<C>(run, own) : own->all;
     if (at == own->all) {
-        if (!done)
+        if (!done) {
+            mma_tell_next<C>(shared, false);
             return false;
+        }
         gpu_mbarrier_wait(&shared->handover.done, (n - 1) % 2);
         again = mma_is_again<C>(shared, n - 1);
         at = again ? own->at : own->all;
@@ -112,12 +128,17 @@ GPU_INLINE bool mma_look_up_tile(const struct gpu_run *run, mma_shared<C> *share
     if (again && gpu_thread() % GPU_WARP == 0)
         next->trust = MMA_CHECKED;
     gpu_warp_barrier();
+    const bool trims = mma_rows_are_ranges<C>(run) && mma_plans_all_keys(run);
+    if (!done && !trims)
+        mma_tell_next<C>(shared, true);
     if (next->work.splits != 0 && mma_has_query_boxes<C>(run) && mma_has_two_query_buffers<C>(run) &&
         gpu_thread() % GPU_WARP == 0)
         mma_copy_query_boxes<C>(run, shared, mma_query_stage<C>(run, queries, n), next, n);
     if (next->work.splits != 0 && mma_rows_are_ranges<C>(run))
         mma_find_ranges<C>(run, shared);
     gpu_warp_barrier();
+    if (!done && trims)
+        mma_tell_next<C>(shared, true);
     if (gpu_thread() % GPU_WARP == 0)
         gpu_mbarrier_arrive(&shared->handover.looked_up);
     return true;
@@ -371,16 +392,15 @@ GPU_INLINE struct mma_key_range mma_range_of_tile(const struct gpu_run *run, con
     return mma_key_range_of(run, &tile->sequence, end < keys ? end : keys);
 }
 
-/* Begins the keys of the work tile behind the n-th one, if it has been looked up, when those of the n-th are
- * all under way. */
+/* Begins the keys of the next work tile, if there is one, when those of the last are all under way. */
 template <class C>
 GPU_INLINE bool mma_copy_keys_ahead(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
-                                    const mma_producer<C> *own, uint32_t iterations, uint32_t n)
+                                    const mma_producer<C> *own, uint32_t iterations)
 {
     const struct mma_computed *next = &shared->handover.next;
     mma_producer<C> ahead = *own;
 
-    if (gpu_ballot(!gpu_mbarrier_test(&shared->handover.looked_up, n % 2)) != 0 || next->work.splits == 0)
+    if (shared->handover.known == 0 || next->work.splits == 0)
         return false;
     ahead.range = mma_range_of_tile<C>(run, next);
     ahead.used += iterations;
@@ -402,8 +422,10 @@ GPU_INLINE uint32_t mma_produce_boxes(const struct gpu_run *run, mma_shared<C> *
         i = mma_copy_box_iterations<C, false>(run, shared, stages, shared, own, 0, own->ahead ? 1 : i, end);
         if (gpu_thread() == 0)
             shared->handover.boxed = i;
+        if (looks_up)
+            gpu_barrier_part(MMA_BARRIER_NEXT, 2 * GPU_WARP);
         own->ahead = looks_up && i == iterations && !mma_gathers_results<C>(run, &shared->work) &&
-                     mma_copy_keys_ahead<C>(run, shared, stages, own, iterations, n);
+                     mma_copy_keys_ahead<C>(run, shared, stages, own, iterations);
     } else if (warp != MMA_WARP_TILES) {
         mma_copy_box_iterations<C, true>(run, shared, stages, shared, own, warp != MMA_WARP_VALUES, i, end);
     } else if (looks_up) {

@@ -5,8 +5,9 @@
 
 #include "config.h"
 
-/* The keys that each row sees. The last threads begin: the first ones load queries. Small M: every warp
- * finds them for itself; warp groups that multiply, for their rows, before the sequence is another one. */
+/* The keys that each row sees, and where its results go. The last threads begin: the first ones load queries.
+ * Small M: every warp finds them for itself; warp groups that multiply, for their rows, before the sequence
+ * is another one. */
 template <class C>
 GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                       uint32_t kv_head)
@@ -31,6 +32,8 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
             gpu_clip_reach(run, s, exists ? token : s->q_len - 1, &shared->row[row].lo, &shared->row[row].hi);
         if (!exists)
             shared->row[row].lo = shared->row[row].hi = 0;
+        if constexpr (C::STORES_ROWS)
+            shared->out[row] = exists ? mma_output_of(run, s, token, head) : 0;
     }
 }
 

@@ -141,6 +141,12 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
     return gpu_mma_groups(s) > 1 || s.kv_size == 4 || s.wgmma ? 0 : 16;
 }
 
+/* Whether results of rows may go straight from registers to the output: warps share none of them. */
+GPU_CONSTEXPR uint32_t gpu_mma_stores_rows(struct gpu_mma_shape s)
+{
+    return gpu_mma_groups(s) == 1 && s.kv_size != 4;
+}
+
 /* Bytes in front of queries and stages (struct mma_shared), a multiple of 128, or of 1 KB where matrices
  * follow. Small M has it four times. */
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
@@ -153,8 +159,10 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
+    const uint32_t outputs = gpu_mma_stores_rows(s) ? 8 * s.rows : 8;
+
     const uint32_t bytes =
-        (s.wgmma ? 1600 + 25 * s.rows : 928) + 16 * scales + nonfinite + 80 * s.rows + addresses;
+        (s.wgmma ? 1600 + 33 * s.rows : 928) + 16 * scales + nonfinite + 80 * s.rows + outputs + addresses;
     const uint32_t unit = s.wgmma ? 1024 : 128;
 
     return (bytes + unit - 1) / unit * unit * times;
