@@ -226,12 +226,20 @@ def test_measurement():
     """The order of samples, and sets by what a probe says, on objects that stand in."""
     order = []
     bench = types.SimpleNamespace(stream=None, rounds=3, bridge=types.SimpleNamespace(synchronize=lambda stream: None),
-                                  driver=types.SimpleNamespace(measure=lambda launch: launch() or 1.0))
+                                  driver=types.SimpleNamespace(measure=lambda launch: launch() or 1.0, by_events=True))
     measurement = measure.Measurement.__new__(measure.Measurement)
-    measurement.bench, measurement.graphs = bench, True
+    measurement.bench, measurement.graphs, clock = bench, True, measure.time
     measurement.runners = {name: measure.Runner(lambda _, name=name: order.append(name), 1, 0.0, 1.0) for name in "ab"}
-    measurement.run()
-    check("".join(order) == "ab" + "aabb" + "bbaa" + "aabb", "every other round is in reverse order", order)
+    measure.time = types.SimpleNamespace(sleep=lambda seconds: order.append("."))
+    many = measure.MOST_RESTED
+    for computes, rounds, wanted in ((False, 3, "ab aabb bbaa aabb"), (True, 2, "ab .aa.bb .bb.aa"),
+                                     (True, many + 1, "ab" + " aabb bbaa" * (many // 2) + " aabb")):
+        measurement.case, bench.rounds = types.SimpleNamespace(computes=computes), rounds
+        order.clear()
+        measurement.run()
+        check("".join(order) == wanted.replace(" ", ""), "every other round is in reverse order, the device "
+              f"{'rests before each sample' if '.' in wanted else 'does not rest'}", order)
+    measure.time = clock
     numbers = {"block": 16, "cache_bytes": 160, "pages": 2, "heads": 2, "head_dim_vo": 4, "out_bytes": 2}
     probe = types.SimpleNamespace(number=numbers.get, close=lambda: None)
     driver = types.SimpleNamespace(by_events=True, free_bytes=lambda: 1e9)

@@ -14,6 +14,8 @@ BOUND = 8e-3  # relative error above which a kernel counts as wrong, and is not 
 E4M3_BOUND = 4e-2  # of libattn's kernel that rounds weights to e4m3
 PEER_BOUND_8BIT = 8e-2  # the same, of a peer on an 8-bit cache: some round weights to 8 bits
 PAUSE = 0.03  # seconds between operations on caches: the device is to be cool
+MOST_RESTED = 50  # samples of each kernel
+REST = 0.25  # before a sample of a case that computes: within 0.1 s of products the chip lowers its clock
 
 
 CACHE_CEILINGS = {  # of each operation on caches; a ceiling is its own
@@ -219,6 +221,7 @@ class Measurement:
         for turn in range(bench.rounds):
             for runner in list(self.runners.values())[:: -1 if turn % 2 else 1]:
                 if self.graphs:
+                    self.rest()
                     runner.launch(bench.stream)
                 else:
                     bench.bridge.synchronize(bench.stream)
@@ -226,6 +229,13 @@ class Measurement:
                     bench.driver.fill()
                 took = bench.driver.measure(lambda runner=runner: runner.launch(bench.stream))
                 runner.samples.append(took / runner.calls)
+
+    def rest(self):
+        """Lets the device cool, so that no runner is slower for what ran before it. Who asks for many samples is after
+        the rate that it keeps."""
+        if self.case.computes and self.bench.driver.by_events and self.bench.rounds <= MOST_RESTED:
+            self.bench.bridge.synchronize(self.bench.stream)
+            time.sleep(REST)
 
     def result(self):
         """The case as it goes into the document."""
