@@ -180,10 +180,10 @@ ATTN_API int32_t attn_state_wait(struct attn_state *state, void *stream, struct 
 /* ---------------------------------------------------------------- prompts, with queries spread as keys */
 
 /*
- * Query tokens of a sequence that rank `rank` of `size` has under ATTN_CP_TOKENS: of `kv_len` keys the last
- * `q_len` are of this step, and those of them that the rank holds are its queries. Fills `positions`, which
- * may be NULL, with the first `capacity` of their positions, and returns how many there are; -1 if a number
- * is out of range.
+ * Query tokens of a sequence that rank `rank` of `size` has under ATTN_CP_TOKENS: of `kv_len` keys, of which
+ * ranks have `interleave` at a time in turn, the last `q_len` are of this step, and those of them that the
+ * rank holds are its queries. Fills `positions`, which may be NULL, with the first `capacity` of their
+ * positions, and returns how many there are; -1 if a number is out of range.
  */
 ATTN_API int64_t attn_cp_tokens(uint32_t rank, uint32_t size, uint32_t interleave, int32_t q_len,
                                 int32_t kv_len, int32_t *positions, int64_t capacity);
@@ -213,8 +213,8 @@ struct attn_cp_prefill_info {
 
 /*
  * What `size` ranks would move for a step in each layer, of which neither table nor maxima of the problem are
- * looked at, and what ATTN_CP_PASS_CHEAPER would take. `tokens` are those of rank 0. Sends nothing, and wants
- * no backend.
+ * looked at, and what ATTN_CP_PASS_CHEAPER would take. Ranks have `interleave` tokens at a time in turn, as
+ * in struct attn_cp_params. `tokens` are those of rank 0. Sends nothing, and wants no backend.
  */
 ATTN_API int32_t attn_cp_estimate(const struct attn_problem *problem, uint32_t size, uint32_t interleave,
                                   const struct attn_cp_step *step, struct attn_cp_prefill_info *out,
