@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every file that the documents name in backticks exists.
+"""Every file that the documents name in backticks exists, and the site has a place for every document.
 
 usage: test-paths.py ROOT
 
@@ -16,6 +16,8 @@ ENDING = re.compile(r"\.(c|h|cc|cu|hip|def|md|py|sh|scd|txt|csv|map|build|html)$
 TOP = {path.name for path in ROOT.iterdir() if path.is_dir()}
 # Pages about one folder name files from there.
 HOMES = {"coverage.md": ["core"]}
+# Where documents are that the site shows.
+FOLDERS = ("clients", "docs", "examples", "plugins", "python", "tests")
 
 
 def spans(text):
@@ -61,5 +63,13 @@ for number, page in enumerate(PAGES, 1):
     print(f"{'not ' if wrong else ''}ok {number} - {page.relative_to(ROOT)} names {count} files, all of which exist")
     print("".join(f"# {line}\n" for line in wrong), end="")
 failed += total < 150
-print(f"{'not ' if total < 150 else ''}ok {len(PAGES) + 1} - names were found\n1..{len(PAGES) + 1}")
+print(f"{'not ' if total < 150 else ''}ok {len(PAGES) + 1} - names were found")
+contents = (ROOT / "tools/pages/contents.md").read_text(encoding="utf-8").split()
+documents = {*(ROOT / "docs").glob("*.md"),
+             *(page for folder in FOLDERS for depth in ("", "*/", "*/*/") for page in (ROOT / folder).glob(depth + "README.md"))}
+lost = sorted(str(page.relative_to(ROOT)) for page in documents if str(page.relative_to(ROOT))[:-3] not in contents)
+failed += len(lost) > 0
+print(f"{'not ' if lost else ''}ok {len(PAGES) + 2} - tools/pages/contents.md has all {len(documents)} documents")
+print("".join(f"# {page}\n" for page in lost), end="")
+print(f"1..{len(PAGES) + 2}")
 sys.exit(failed != 0)
