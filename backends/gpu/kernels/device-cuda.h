@@ -644,6 +644,7 @@ GPU_INLINE void gpu_wgmma_rows_e4m3(float (&d)[17][4], const uint32_t a[4], gpu_
                  : GPU__WGMMA_136(d)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
+
 /* Two numbers of 16 bits times zero, and what was there: NaN for each of them that is not finite. */
 GPU_INLINE uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Division by a number that the host knows: a product, a sum and a shift on the device (gpu_quotient). */
+/* Division by a number that the host knows: a product, a sum and a shift on the device (quotient.h). */
 #ifndef ATTN_GPU_DIVISOR_H
 #define ATTN_GPU_DIVISOR_H
 

@@ -6,6 +6,7 @@
 #include "address.h"
 #include "kv-args.h"
 #include "number.h"
+#include "quotient.h"
 
 /* Element `index` of type T at an address of global memory. */
 template <class T, class Index> GPU_INLINE T &gpu_at(uint64_t address, Index index)

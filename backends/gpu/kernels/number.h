@@ -10,19 +10,11 @@
 
 #include "attn/types.h"
 #include "device.h"
-#include "divisor.h"
 
 #define GPU_SIZE(dtype) (((dtype) >> 8 & 0xff) / 8)
 
 #define GPU_INFINITY gpu_f32_of_bits(0x7f800000u)
 #define GPU_NAN      gpu_f32_of_bits(0x7fc00000u)
-
-/* floor(n / value) = floor((floor(n * multiply / 2^32) + n) / 2^shift), n below GPU_DIVIDE_BELOW: of rows
- * plans see to that (backends/gpu/host/caps.c). */
-GPU_INLINE uint32_t gpu_quotient(uint32_t n, const struct gpu_divisor *by)
-{
-    return ((uint32_t)((uint64_t)n * by->multiply >> 32) + n) >> by->shift;
-}
 
 GPU_INLINE bool gpu_is_fnuz(uint32_t dtype)
 {

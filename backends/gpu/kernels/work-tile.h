@@ -3,6 +3,7 @@
 #ifndef ATTN_GPU_WORK_TILE_H
 #define ATTN_GPU_WORK_TILE_H
 
+#include "quotient.h"
 #include "sequence.h"
 #include "splits.h"
 

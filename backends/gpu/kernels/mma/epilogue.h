@@ -329,8 +329,8 @@ GPU_INLINE void mma_store_staged(const struct gpu_run *run, const uint64_t *out,
     }
 }
 
-/* Stores all of a warp's rows. Where warp groups multiply, returns whether a result of 16 bits is not finite.
- */
+/* Stores all of a warp's rows. Where warp groups multiply, returns whether a result of 16 bits is not finite:
+ * one that these bits made infinite too, whose work tile is computed once more for nothing. */
 template <class C>
 GPU_INLINE bool mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
                                const struct gpu_work_tile *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
