@@ -110,10 +110,6 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
         return attn__fail(err, ATTN_E_INVALID, 0, args->graph > 1 ? "graph" : "pad",
                           "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",
                           args->graph, args->pad);
-    if (args->graph == 1 && b->shard.world != 0)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "graph",
-                          "graph is 1 and cp_world %u; steps of ranks are not captured: 0 is accepted",
-                          b->params.cp_world);
     if (step->queries == 0 && !b->flavour->empty_steps)
         return attn__fail(err, ATTN_E_INVALID, 0, "seqs", "the step has no sequences");
     if (step->max_q == 0 && !b->flavour->empty_steps)
@@ -146,12 +142,14 @@ static void pad_group(struct attn_builder_impl *b, struct attn__group *group, ui
 {
     int64_t *slots = attn__longs(&group->step->slots);
     int32_t *lens = attn__ints(&group->step->seq_lens), *list = attn__ints(&group->step->seq_lens_list);
-    int32_t *starts = attn__ints(&group->step->seq_starts);
+    int32_t *starts = attn__ints(&group->step->seq_starts), *own = attn__ints(&group->step->rank_lens);
 
     attn__slots_none(slots + group->slots, pad);
     for (uint32_t i = b->whole.step.queries; i < b->whole.step.queries + pad; i++) {
         lens[i] = list[i] = 1;
         starts[i + 1] = starts[i] + 1;
+        if (own != NULL)
+            own[i] = (int32_t)attn__cp_count(&b->shard, 1);
     }
     if (b->flavour->pages)
         attn__pages_end(b, group, pad);

@@ -71,6 +71,8 @@ bool attn__capture_layout(struct attn__capture_layout *l)
         struct attn__capture_group *group = &l->group[g];
         fits = attn__capture_place_array(&group->slots, slots, 8, &l->bytes) &&
                attn__capture_place_array(&l->lens[g], batch, 4, &l->bytes);
+        if (fits && l->shard.world != 0)
+            fits = attn__capture_place_array(&group->rank_lens, batch, 4, &l->bytes);
         if (fits && l->flavour->pages)
             fits = attn__pages_lay_out_small(l, g);
     }
@@ -109,6 +111,9 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
                                (int32_t)(l->flavour->pages ? group->block : l->max_tokens), 0);
         if (l->flavour->pages)
             attn__pages_fill(l, g, image);
+        if (l->shard.world != 0)
+            attn__capture_fill_i32(image, &group->rank_lens, batch,
+                                   (int32_t)attn__cp_count(&l->shard, l->max_tokens), 0);
     }
     if (l->cross_width == 0)
         return;
@@ -154,6 +159,8 @@ static void show_group(const struct attn__capture_layout *l, const struct attn__
     out->slots = show_array(&group->slots, place, num_tokens);
     if (!l->flavour->pages) {
         out->seq_lens = show_array(&l->lens[g], place, batch);
+        if (l->shard.world != 0)
+            out->rank_lens = show_array(&group->rank_lens, place, batch);
         out->table = show_table(&group->table, place, batch, group->width, l->row_stride);
         return;
     }
@@ -195,6 +202,9 @@ void attn__capture_step(const struct attn__capture_layout *l, const struct attn_
                                .head_dim = problem->head_dim,
                                .kv_dtype = problem->k_dtype,
                                .q_dtype = problem->q_dtype,
+                               .cp_rank = (uint32_t)l->shard.rank,
+                               .cp_world = (uint32_t)l->shard.world,
+                               .cp_interleave = (uint32_t)l->shard.interleave,
                                .encoder = {.max_len = ATTN_STEP_NONE, .num_tokens = ATTN_STEP_NONE},
                                .group = groups,
                                .map = step->map};

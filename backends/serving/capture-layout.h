@@ -4,6 +4,7 @@
 #define ATTN_SERVING_CAPTURE_LAYOUT_H
 
 #include "metadata.h"
+#include "visible.h"
 
 /* One array of the buffers. */
 struct attn__capture_array {
@@ -18,7 +19,8 @@ struct attn__capture_group {
     uint32_t width; /* columns of the block table */
     struct attn__capture_array slots;
     struct attn__capture_array table;
-    struct attn__capture_array indptr; /* of flavours with pages, as the next two */
+    struct attn__capture_array rank_lens; /* with ranks, whose `lens` are of all keys */
+    struct attn__capture_array indptr;    /* of flavours with pages, as the next two */
     struct attn__capture_array last_page_lens;
     uint64_t max_indices;
 };
@@ -37,7 +39,8 @@ struct attn__capture_layout {
     uint32_t max_tokens; /* most query tokens of a sequence */
     uint32_t max_mixed;  /* most query tokens of a graph of any mix; 0: there are none */
     uint32_t index_dtype;
-    uint32_t cross_width; /* 0: no cross-attention */
+    uint32_t cross_width;       /* 0: no cross-attention */
+    struct attn_cp_shard shard; /* this rank; world 0: keys are on one */
     uint64_t bytes;
     uint64_t first;                          /* where the part begins that steps write */
     uint64_t rows;                           /* where the rows of block tables begin */

@@ -34,6 +34,7 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     layout->max_mixed = core->params.capture_num_tokens;
     layout->index_dtype = core->params.index_dtype;
     layout->cross_width = core->cross_width;
+    layout->shard = (struct attn_cp_shard){core->cp_rank, core->cp_world, core->cp_interleave};
     layout->group = calloc(groups, sizeof *layout->group);
     layout->lens = calloc(groups, sizeof *layout->lens);
     if (layout->group == NULL || layout->lens == NULL)
@@ -109,11 +110,9 @@ int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_ba
     if (state->batch != 0 || state->capture != NULL)
         return attn__fail(err, ATTN_E_STATE, 0, "state", "attn_state_begin_capture: the state %s",
                           state->batch != 0 ? "is of a captured size itself" : "captures already");
-    if (state->core->ranks != NULL)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "collectives",
-                          "attn_state_begin_capture: the state has collectives of %u ranks, whose steps are "
-                          "not captured; a state without is accepted",
-                          state->core->cp_world);
+    int32_t status = attn__ranks_check_capture(state->core, err);
+    if (status != ATTN_OK)
+        return status;
     if (state->core->params.capture_tokens > state->core->params.max_capture_len)
         return attn__fail(err, ATTN_E_INVALID, 0, "capture_tokens",
                           "capture_tokens is %u; at most max_capture_len, %u, is accepted",
@@ -128,7 +127,7 @@ int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_ba
     capture->refs = 1;
     capture->core = state->core;
     state->core->refs++;
-    int32_t status = lay_out(capture, max_batch, err);
+    status = lay_out(capture, max_batch, err);
     if (status == ATTN_OK)
         status = make_buffers(capture, stream, err);
     if (status == ATTN_OK)

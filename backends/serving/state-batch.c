@@ -119,6 +119,11 @@ static int32_t set_self(const struct attn__step_view *view, uint32_t i, struct a
         return status;
     const struct attn__capture_layout *layout = &state->capture->layout;
     run->host->kv_lens = attn__set_capture(view, &layout->lens[group], &run->batch->kv_lens);
+    if (layout->shard.world != 0) {
+        run->batch->kv_global_lens = run->batch->kv_lens;
+        run->host->kv_global_lens = run->host->kv_lens;
+        run->host->kv_lens = attn__set_capture(view, &layout->group[group].rank_lens, &run->batch->kv_lens);
+    }
     set_captured_table(view, &layout->group[group].table, layout->group[group].width, run);
     return ATTN_OK;
 }

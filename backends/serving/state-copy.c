@@ -116,9 +116,10 @@ static int32_t copy_input(const struct attn__step_copy *copy, const struct input
 
 /* ---------------------------------------------------------------- arrays of a step */
 
-/* What a cache group has in the buffers: slots, and where kernels read block tables, lengths and table. */
+/* What a cache group has in the buffers: slots, and where kernels read block tables, lengths and table; with
+ * ranks, lengths of this one. */
 struct group_inputs {
-    struct input slots, lens, table;
+    struct input slots, lens, rank_lens, table;
 };
 
 static struct group_inputs group_inputs(const struct attn__step_copy *copy, uint32_t g)
@@ -129,6 +130,7 @@ static struct group_inputs group_inputs(const struct attn__step_copy *copy, uint
     return (struct group_inputs){
         .slots = array_input("slot_mapping", &from->slots, &to->slots, copy->num_tokens),
         .lens = array_input("seq_lens_tensor", &from->seq_lens, &l->lens[g], copy->seqs),
+        .rank_lens = array_input("kv_lens", &from->rank_lens, &to->rank_lens, copy->seqs),
         .table = table_input("block_tables", &from->table, &to->table, copy->seqs, to->width)};
 }
 
@@ -158,13 +160,19 @@ static int32_t check_group(struct attn__step_copy *copy, uint32_t g, struct attn
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
     const struct group_inputs in = group_inputs(copy, g);
-    const int32_t status = check_array(copy, &in.slots, err);
+    const uint64_t limit = token_limit(l, l->group[g].width, l->group[g].block);
+    int32_t status = check_array(copy, &in.slots, err);
 
     if (status != ATTN_OK)
         return status;
-    return copy->clone->core->flavour->pages
-               ? attn__pages_check_copy(copy, g, err)
-               : check_rows(copy, &in, token_limit(l, l->group[g].width, l->group[g].block), err);
+    if (copy->clone->core->flavour->pages)
+        return attn__pages_check_copy(copy, g, err);
+    if (l->shard.world == 0)
+        return check_rows(copy, &in, limit, err);
+    status = check_array(copy, &in.rank_lens, err);
+    if (status == ATTN_OK)
+        status = check_lens(in.rank_lens.name, in.rank_lens.from, limit, err);
+    return status == ATTN_OK ? check_rows(copy, &in, l->max_len, err) : status;
 }
 
 /* A step of one token each is as large as its graph. */
@@ -203,6 +211,15 @@ int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *e
         clone->batch);
 }
 
+static void pad_rank_lens(const struct attn__step_copy *copy, uint32_t g)
+{
+    const struct attn__capture_layout *l = &copy->clone->capture->layout;
+    int32_t *lens = (int32_t *)(void *)(copy->image + l->group[g].rank_lens.offset);
+
+    for (uint64_t i = copy->seqs; i < copy->clone->batch; i++)
+        lens[i] = (int32_t)attn__cp_count(&l->shard, copy->clone->tokens);
+}
+
 /*
  * Sequences of the graph that the step does not have: they write no cache, and see the first tokens of block
  * 0. Those of a graph of any mix have no query tokens, and no keys.
@@ -219,6 +236,8 @@ static void pad_image(const struct attn__step_copy *copy)
                (all - tokens) * sizeof(int64_t));
         for (uint64_t i = seqs; i < batch; i++)
             lens[i] = (int32_t)copy->clone->tokens;
+        if (l->shard.world != 0)
+            pad_rank_lens(copy, g);
     }
     if (seqs < batch) /* rows of block tables */
         memset(copy->image + l->rows + seqs * l->row_stride, 0, (batch - seqs) * l->row_stride);
@@ -229,8 +248,10 @@ static void pad_image(const struct attn__step_copy *copy)
 static int32_t copy_rows(const struct attn__step_copy *copy, const struct group_inputs *in,
                          struct attn_error *err)
 {
-    const int32_t status = copy_input(copy, &in->lens, err);
+    int32_t status = copy_input(copy, &in->lens, err);
 
+    if (status == ATTN_OK && in->rank_lens.bytes != 0)
+        status = copy_input(copy, &in->rank_lens, err);
     return status == ATTN_OK ? copy_input(copy, &in->table, err) : status;
 }
 

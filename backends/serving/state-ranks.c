@@ -26,11 +26,12 @@ int32_t attn__ranks_create(struct attn__state_core *core, const struct attn_stat
     int32_t status = ATTN_OK;
 
     if (params->collectives == NULL)
-        return params->cp_heads == 0
+        return (params->cp_heads | params->cp_interleave) == 0
                    ? ATTN_OK
-                   : attn__fail(err, ATTN_E_INVALID, 0, "cp_heads",
-                                "cp_heads is %u, but collectives is NULL; 0 is accepted without them",
-                                params->cp_heads);
+                   : attn__fail(err, ATTN_E_INVALID, 0, params->cp_heads != 0 ? "cp_heads" : "cp_interleave",
+                                "%s is %u, but collectives is NULL; 0 is accepted without them",
+                                params->cp_heads != 0 ? "cp_heads" : "cp_interleave",
+                                params->cp_heads != 0 ? params->cp_heads : params->cp_interleave);
     if (params->cp_heads != ATTN_CP_HEADS_SPLIT && params->cp_heads != ATTN_CP_HEADS_ALL)
         return attn__fail(err, ATTN_E_INVALID, 0, "cp_heads",
                           "cp_heads is %u; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL",
@@ -50,6 +51,7 @@ int32_t attn__ranks_create(struct attn__state_core *core, const struct attn_stat
         return status;
     core->cp_rank = params->collectives->rank;
     core->cp_world = params->collectives->size;
+    core->cp_interleave = params->cp_interleave;
     core->cp_on_host = params->collectives->device == 0;
     core->params.collectives = NULL; /* it is the caller's, who may free it */
     return ATTN_OK;
@@ -65,14 +67,34 @@ void attn__ranks_destroy(struct attn__state_core *core)
 int32_t attn__ranks_check_step(const struct attn__state_core *core, const struct attn_step *step,
                                struct attn_error *err)
 {
-    return step->cp_rank == core->cp_rank && step->cp_world == core->cp_world
+    if (step->cp_rank != core->cp_rank || step->cp_world != core->cp_world)
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_world",
+                          "the step was built with cp_rank=%u cp_world=%u; the state %s: cp_rank=%u "
+                          "cp_world=%u are accepted",
+                          step->cp_rank, step->cp_world,
+                          core->cp_world != 0 ? "has collectives" : "has no collectives", core->cp_rank,
+                          core->cp_world);
+    return core->cp_interleave == 0 || step->cp_interleave == core->cp_interleave
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "cp_world",
-                            "the step was built with cp_rank=%u cp_world=%u; the state %s: cp_rank=%u "
-                            "cp_world=%u are accepted",
-                            step->cp_rank, step->cp_world,
-                            core->cp_world != 0 ? "has collectives" : "has no collectives", core->cp_rank,
-                            core->cp_world);
+               : attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                            "the step was built with cp_interleave=%u; %u, the state's, is accepted",
+                            step->cp_interleave, core->cp_interleave);
+}
+
+int32_t attn__ranks_check_capture(const struct attn__state_core *core, struct attn_error *err)
+{
+    if (core->ranks == NULL)
+        return ATTN_OK;
+    if (core->cp_on_host)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "collectives",
+                          "attn_state_begin_capture: the collectives of %u ranks are work of the host, which "
+                          "is not captured; those with device=1 are accepted",
+                          core->cp_world);
+    return core->cp_interleave != 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                            "attn_state_begin_capture: cp_interleave of the state is 0; that of the builders "
+                            "is accepted");
 }
 
 int32_t attn__ranks_check_stream(const struct attn__state_core *core, void *stream, struct attn_error *err)

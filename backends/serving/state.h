@@ -85,7 +85,8 @@ struct attn__state_core {
     struct attn_cp **ranks; /* [count] what each class exchanges parts with; NULL: keys are on one rank */
     uint32_t cp_rank;       /* of the collectives; cp_world 0: there are none */
     uint32_t cp_world;
-    bool cp_on_host; /* they work on the host's memory, at once */
+    uint32_t cp_interleave; /* of steps; 0: any */
+    bool cp_on_host;        /* they work on the host's memory, at once */
     struct attn__plan_set *set;
     struct attn__allocation memory; /* scratch and counters, and lengths */
     struct attn_scratch scratch;
@@ -189,6 +190,8 @@ void attn__ranks_destroy(struct attn__state_core *core);
 /* Refuses a step that was built for other ranks than those of the collectives. */
 int32_t attn__ranks_check_step(const struct attn__state_core *core, const struct attn_step *step,
                                struct attn_error *err);
+/* Refuses collectives whose work graphs cannot hold, and those of a state that knows no interleave. */
+int32_t attn__ranks_check_capture(const struct attn__state_core *core, struct attn_error *err);
 /* Refuses a stream on which collectives of the host cannot be: they are made at once, not by a launch. */
 int32_t attn__ranks_check_stream(const struct attn__state_core *core, void *stream, struct attn_error *err);
 int32_t attn__state_wait(struct attn_state_impl *state, void *stream, struct attn_error *err);

@@ -111,7 +111,7 @@ AT(attn_state_params, capture_tokens, 40);
 AT(attn_state_params, capture_num_tokens, 44);
 AT(attn_state_params, collectives, 48);
 AT(attn_state_params, cp_heads, 56);
-AT(attn_state_params, reserved, 60);
+AT(attn_state_params, cp_interleave, 60);
 
 SIZE(attn_state_capture_args, 24);
 AT(attn_state_capture_args, struct_size, 0);

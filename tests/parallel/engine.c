@@ -45,6 +45,9 @@ void engine_state_params(const struct engine *e, const struct attn_collectives *
     out->group = &e->group;
     out->collectives = net;
     out->cp_heads = net != NULL ? e->options.heads : 0;
+    out->cp_interleave = net != NULL && e->options.graphs ? e->options.interleave : 0;
+    out->max_capture_len = LONGEST;
+    out->capture_num_tokens = e->options.graphs ? GRAPH_TOKENS : 0;
 }
 
 void engine_describe(struct engine *e, const struct engine_options *options, uint32_t number)
@@ -53,11 +56,12 @@ void engine_describe(struct engine *e, const struct engine_options *options, uin
     e->options = *options;
     e->number = number;
     e->own_heads = options->heads == ATTN_CP_HEADS_SPLIT ? HEADS / options->world : HEADS;
-    e->group = (struct attn_builder_group){.block = BLOCK, .max_blocks = COLUMNS};
+    e->group = (struct attn_builder_group){.block = BLOCK, .max_blocks = COLUMNS, .graph_blocks = COLUMNS};
     for (uint32_t i = 0; i < CLASSES; i++) {
         fixture_problem(i == 0 ? "heads=4 kv_heads=2 head_dim=16 q=f32 block=4 lse=1"
                                : "heads=4 kv_heads=2 head_dim=16 q=f32 block=4 lse=1 window=10",
                         &e->problem[i]);
+        e->problem[i].graph = options->graphs ? ATTN_GRAPH_ALWAYS : ATTN_GRAPH_NEVER;
         e->problem[i].cp = options->world != 0;
         e->classes[i] = (struct attn_layer_class){.problem = &e->problem[i]};
     }
@@ -110,6 +114,41 @@ static void make_layer(struct engine *e, uint32_t class, struct attn_error *err)
     cr_assert_eq(attn_layer_create(e->backend, &desc, &e->layers[class], err), ATTN_OK, "%s", err->message);
 }
 
+/* The graph of a size. Nothing is captured: kernels of the host run over its buffers at once. */
+static void make_graph(struct engine *e, uint32_t num_tokens, struct attn_state **out, struct attn_error *err)
+{
+    struct attn_state_capture_args args;
+    struct attn_metadata *metadata = NULL;
+
+    ATTN_INIT(&args);
+    args.batch = GRAPH_SEQS;
+    args.num_tokens = num_tokens;
+    cr_assert_eq(attn_state_get_capture_metadata(e->state, &args, NULL, &metadata, err), ATTN_OK, "%s",
+                 err->message);
+    cr_assert_eq(attn_state_clone(e->state, GRAPH_SEQS, out, err), ATTN_OK, "%s", err->message);
+}
+
+/* One for decodes of a token each, and one for any mix of few tokens. */
+static void make_graphs(struct engine *e, struct attn_error *err)
+{
+    cr_assert_eq(attn_state_begin_capture(e->state, GRAPH_SEQS, NULL, err), ATTN_OK, "%s", err->message);
+    make_graph(e, 0, &e->graphs[0], err);
+    make_graph(e, GRAPH_TOKENS, &e->graphs[1], err);
+    cr_assert_eq(attn_state_end_capture(e->state, err), ATTN_OK, "%s", err->message);
+}
+
+/* Whether a step of so many tokens runs as a graph, and what pads it: decodes are as many as the graph's. */
+static void choose_graph(const struct engine *e, struct attn_builder_build_args *out)
+{
+    bool decodes = true;
+
+    ATTN_INIT(out);
+    out->graph = e->options.graphs && e->rows <= GRAPH_TOKENS && e->count <= GRAPH_SEQS;
+    for (uint32_t i = 0; i < e->count; i++)
+        decodes = decodes && e->parts[i].count == 1 && !e->parts[i].prompt;
+    out->pad = out->graph != 0 && decodes ? GRAPH_SEQS - e->count : 0;
+}
+
 void engine_open(struct engine *e, struct attn_backend *backend, const struct engine_options *options,
                  uint32_t number, const struct attn_collectives *net)
 {
@@ -129,6 +168,8 @@ void engine_open(struct engine *e, struct attn_backend *backend, const struct en
         make_layer(e, i, &err);
         make_cache(e, i, &err);
     }
+    if (options->graphs)
+        make_graphs(e, &err);
 }
 
 void engine_close(struct engine *e)
@@ -139,6 +180,8 @@ void engine_close(struct engine *e)
         for (uint32_t m = 0; m < 4; m++)
             free(e->memory[i][m]);
     }
+    attn_state_destroy(e->graphs[0]);
+    attn_state_destroy(e->graphs[1]);
     attn_state_destroy(e->state);
     attn_builder_destroy(e->builder);
 }
@@ -167,6 +210,7 @@ static uint32_t blocks_for(const struct engine *e, uint32_t tokens)
 void engine_build(struct engine *e, const struct engine_part *parts, uint32_t count)
 {
     static _Thread_local int64_t pages[SEQS][COLUMNS]; /* read by the build */
+    struct attn_builder_build_args build;
     struct attn_error err;
 
     ATTN_INIT(&err);
@@ -191,7 +235,10 @@ void engine_build(struct engine *e, const struct engine_part *parts, uint32_t co
         cr_assert_eq(attn_builder_add(e->builder, &args, &err), ATTN_OK, "%s", err.message);
         e->rows += parts[i].count;
     }
-    cr_assert_eq(attn_builder_build(e->builder, NULL, NULL, &e->metadata, &err), ATTN_OK, "%s", err.message);
+    choose_graph(e, &build);
+    e->pad = build.pad;
+    cr_assert_eq(attn_builder_build(e->builder, &build, NULL, &e->metadata, &err), ATTN_OK, "%s",
+                 err.message);
 }
 
 int32_t engine_begin(struct engine *e, struct attn_error *err)
@@ -226,7 +273,7 @@ static struct attn_tensor rows_of(void *data, uint32_t heads)
 
 int32_t engine_run(struct engine *e, struct engine_result *out, struct attn_error *err)
 {
-    struct rows *rows = malloc(sizeof *rows);
+    struct rows *rows = calloc(1, sizeof *rows); /* padding has zeros */
     int32_t status = ATTN_OK;
 
     cr_assert_not_null(rows);
@@ -262,7 +309,8 @@ void engine_advance(struct engine *e)
 
     ATTN_INIT(&args);
     ATTN_INIT(&err);
-    args.seqs = args.queries = e->count;
+    args.queries = e->count;
+    args.seqs = e->count + e->pad;
     cr_assert_eq(attn_metadata_advance_step(e->metadata, &args, NULL, &err), ATTN_OK, "%s", err.message);
 }
 

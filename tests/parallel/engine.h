@@ -19,13 +19,16 @@ enum {
     LONGEST = 64,   /* tokens of a sequence */
     MOST_ROWS = 64, /* query tokens of a step */
     COLUMNS = LONGEST / BLOCK,
-    PAGES = 97 /* more than the sequences have blocks, and a prime */
+    PAGES = 97,       /* more than the sequences have blocks, and a prime */
+    GRAPH_SEQS = 4,   /* of a captured size */
+    GRAPH_TOKENS = 10 /* of a captured mix */
 };
 
 struct engine_options {
     uint32_t world; /* 0: keys are on one rank, and nothing knows of ranks */
     uint32_t interleave;
     uint32_t heads; /* enum attn_cp_queries */
+    bool graphs;    /* steps of few tokens run over the buffers of a captured size */
 };
 
 /* A sequence. Its blocks are numbered as if it were alone; each rank has them in other pages. */
@@ -66,10 +69,12 @@ struct engine {
     struct attn_kv_desc kv_desc[CLASSES], host_desc[CLASSES];
     float (*memory[CLASSES][4])[BLOCK][KV_HEADS][DIM]; /* keys and values of the cache, and of the host's */
     struct engine_sequence sequences[SEQS];
+    struct attn_state *graphs[2]; /* of captured sizes */
     struct attn_metadata *metadata;
     struct engine_part parts[SEQS]; /* of the step */
     uint32_t count;
     uint32_t rows;
+    uint32_t pad; /* sequences that a graph has behind these */
 };
 
 /* Parameters as an engine has them; collectives may be NULL. */

@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "ranks.h"
 
-static const struct engine_options two = {2, 2, ATTN_CP_HEADS_ALL};
+static const struct engine_options two = {2, 2, ATTN_CP_HEADS_ALL, false};
 static const struct engine_options none = {0};
 
 static struct shape_fixture cpu;
@@ -183,9 +183,6 @@ Test(layer_errors, steps_of_a_builder)
     ATTN_INIT(&args);
     ATTN_INIT(&err);
     refuse_device(builder);
-    args.graph = 1;
-    expect(attn_builder_build(builder, &args, NULL, &metadata, &err), &err, ATTN_E_UNSUPPORTED, "graph",
-           "graph is 1 and cp_world 2; steps of ranks are not captured: 0 is accepted");
     engine_build(&e, decode, 1);
     expect(attn_metadata_serialise(e.metadata, data, sizeof data, &size, &err), &err, ATTN_E_UNSUPPORTED,
            "cp_world", written);
@@ -202,7 +199,7 @@ Test(layer_errors, steps_of_a_builder)
 /* Token 12 is the first of this rank's second block of 4, which the row does not have. */
 Test(layer_errors, an_advance_beyond_the_blocks_of_the_rank)
 {
-    const struct engine_options options = {2, 4, ATTN_CP_HEADS_ALL};
+    const struct engine_options options = {2, 4, ATTN_CP_HEADS_ALL, false};
     const struct engine_part decode[] = {{0, 1, false, 0, 0, false}};
     struct attn_advance_args args;
     struct attn_error err;
@@ -249,6 +246,10 @@ static void create_wrong(struct rank *rank)
     engine_describe(&e, &none, 0);
     refuse_state(&e, &params, ATTN_E_INVALID, "cp_heads",
                  "cp_heads is 2, but collectives is NULL; 0 is accepted without them");
+    params.cp_heads = 0;
+    params.cp_interleave = 4;
+    refuse_state(&e, &params, ATTN_E_INVALID, "cp_interleave",
+                 "cp_interleave is 4, but collectives is NULL; 0 is accepted without them");
     engine_describe(&e, &two, rank->number);
     params = right;
     params.cp_heads = 0;
@@ -434,13 +435,47 @@ static void capture_wrong(struct rank *rank)
 
     ATTN_INIT(&err);
     engine_open(&e, cpu.backend, &two, rank->number, &rank->net);
-    expect(attn_state_begin_capture(e.state, 4, NULL, &err), &err, ATTN_E_UNSUPPORTED, "collectives",
-           "attn_state_begin_capture: the state has collectives of 2 ranks, whose steps are not captured; a "
-           "state without is accepted");
+    expect(
+        attn_state_begin_capture(e.state, 4, NULL, &err), &err, ATTN_E_UNSUPPORTED, "collectives",
+        "attn_state_begin_capture: the collectives of 2 ranks are work of the host, which is not captured; "
+        "those with device=1 are accepted");
     const int32_t status = capture(&e, &err);
     expect(status, &err, ATTN_E_UNSUPPORTED, "stream",
            "layers over the keys of several ranks are not captured: cpu/flash-attn: stream synchronize: "
            "nothing can be waited for while it is captured");
+    engine_close(&e);
+    rank->net.device = 1;
+    engine_open(&e, cpu.backend, &two, rank->number, &rank->net);
+    expect(attn_state_begin_capture(e.state, 4, NULL, &err), &err, ATTN_E_INVALID, "cp_interleave",
+           "attn_state_begin_capture: cp_interleave of the state is 0; that of the builders is accepted");
+    engine_close(&e);
+}
+
+/* Steps of other interleaves than the graphs', and of more keys on this rank than they were captured for. */
+static void begin_captured(struct rank *rank)
+{
+    const struct engine_options graphs = {2, 2, ATTN_CP_HEADS_ALL, true},
+                                other = {2, 4, ATTN_CP_HEADS_ALL, false};
+    const struct engine_part decode[] = {{0, 1, false, 0, 0, false}};
+    struct attn_builder_params params;
+    struct attn_error err;
+    struct engine e, builder;
+
+    ATTN_INIT(&err);
+    rank->net.device = 1;
+    engine_open(&e, cpu.backend, &graphs, rank->number, &rank->net);
+    engine_describe(&builder, &other, rank->number);
+    engine_builder_params(&builder, &params);
+    cr_assert_eq(attn_builder_create(cpu.backend, &params, &builder.builder, &err), ATTN_OK, "%s",
+                 err.message);
+    engine_build(&builder, decode, 1);
+    expect(attn_state_begin_forward(e.state, builder.metadata, NULL, &err), &err, ATTN_E_INVALID,
+           "cp_interleave", "the step was built with cp_interleave=4; 2, the state's, is accepted");
+    attn_builder_destroy(builder.builder);
+    e.sequences[0].len = LONGEST;
+    engine_build(&e, decode, 1);
+    expect(engine_begin(&e, &err), &err, ATTN_E_SIZE, "seq_lens_tensor",
+           "seq_lens_tensor[0] is 65; graphs were captured for 0 to 64 tokens");
     engine_close(&e);
 }
 
@@ -449,6 +484,7 @@ Test(layer_errors, captures)
     struct rank ranks[MOST_RANKS];
 
     ranks_run(ranks, 2, 30, capture_wrong, NULL);
+    ranks_run(ranks, 2, 30, begin_captured, NULL);
 }
 
 /* ---------------------------------------------------------------- another rank */

@@ -151,6 +151,8 @@ static void run_rank(struct rank *rank)
     const struct flow *flow = rank->arg;
     struct engine e;
 
+    if (flow->options.graphs) /* kernels of the host are done when the collective begins */
+        rank->net.device = 1;
     engine_open(&e, cpu.backend, &flow->options, rank->number, &rank->net);
     run(&e, flow->results[rank->number]);
     rank->status = attn_state_wait(e.state, NULL, &rank->err);
@@ -219,15 +221,15 @@ static void run_flow(const struct engine_options *options, const struct results 
 /*
  * Prompts, one of a token of which most ranks have nothing, chunks, decodes of several tokens, mixed steps,
  * blocks that went to the host, shared and copied ones, a prompt whose beginning was found, a step in
- * parts, and steps that advance.
+ * parts, and steps that advance. In graphs steps of few tokens run over the buffers of a captured size.
  */
-static void test_heads(uint32_t heads)
+static void test_heads(uint32_t heads, bool graphs)
 {
     struct results *alone = run_alone();
 
     for (uint32_t world = 1; world <= 4; world *= 2)
         for (uint32_t interleave = 1; interleave <= BLOCK; interleave *= 2) {
-            const struct engine_options options = {world, interleave, heads};
+            const struct engine_options options = {world, interleave, heads, graphs};
             run_flow(&options, alone);
         }
     free(alone);
@@ -235,12 +237,18 @@ static void test_heads(uint32_t heads)
 
 Test(layer, ranks_with_all_heads_have_the_results_of_one, .timeout = 120)
 {
-    test_heads(ATTN_CP_HEADS_ALL);
+    test_heads(ATTN_CP_HEADS_ALL, false);
 }
 
 Test(layer, ranks_with_their_heads_have_the_results_of_one, .timeout = 120)
 {
-    test_heads(ATTN_CP_HEADS_SPLIT);
+    test_heads(ATTN_CP_HEADS_SPLIT, false);
+}
+
+Test(layer, ranks_have_the_results_of_one_in_graphs, .timeout = 120)
+{
+    test_heads(ATTN_CP_HEADS_ALL, true);
+    test_heads(ATTN_CP_HEADS_SPLIT, true);
 }
 
 /* ---------------------------------------------------------------- metadata */
@@ -304,7 +312,7 @@ Test(layer, a_step_has_slots_of_the_rank_and_lengths_of_all)
         {0, 1, false, 0, 9, true}, {1, 1, false, 0, 9, true}, {2, 1, false, 0, 9, true}};
 
     for (uint32_t number = 0; number < 3; number++) {
-        const struct engine_options options = {3, 2, ATTN_CP_HEADS_ALL};
+        const struct engine_options options = {3, 2, ATTN_CP_HEADS_ALL, false};
         struct attn_builder_params params;
         struct attn_error err;
         struct engine e;
@@ -333,7 +341,7 @@ Test(layer, a_step_has_slots_of_the_rank_and_lengths_of_all)
 /* Rank 1 of 2 has tokens 4 to 7 and 12 to 15 of the sequence, and of these 12 and 13 are new. */
 Test(layer, a_row_that_changes_has_new_slots)
 {
-    const struct engine_options options = {2, 4, ATTN_CP_HEADS_ALL};
+    const struct engine_options options = {2, 4, ATTN_CP_HEADS_ALL, false};
     const int64_t first[] = {5, 6}, second[] = {9};
     struct attn_blocks blocks = {.kind = ATTN_BLOCKS_LIST, .blocks = first, .count = 2};
     struct attn_builder_params params;

@@ -301,13 +301,14 @@ struct attn_state_params {
     uint32_t capture_num_tokens; /* most query tokens of a graph of any mix; 0: there are no such graphs */
     /*
      * What connects the ranks that hold the keys (attn/parallel.h), for steps of builders with cp_rank and
-     * cp_world; NULL: one holds all. Copied. Then all problems have cp=1 and lse=1, and nothing is captured.
-     * Experimental: may change in any release.
+     * cp_world; NULL: one holds all. Copied. Then all problems have cp=1 and lse=1. Experimental: may change
+     * in any release.
      */
     const struct attn_collectives *collectives;
     uint32_t cp_heads; /* with collectives, ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL: what heads q, out and
                           lse of layers have */
-    uint32_t reserved;
+    uint32_t
+        cp_interleave; /* with collectives, that of the builders: graphs are captured for one; 0: none are */
 };
 
 /*
