@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 struct stand_in {
-    /* The call of this number from now on, counted from 1, fails with a result; 0 = none. */
-    void (*fail)(uint64_t call, int32_t result);
+    /* The call of this number from now on, counted from 1, fails with a result; 0 = none. Counted are
+     * functions whose name has `part`, which lasts. */
+    void (*fail)(const char *part, uint64_t call, int32_t result);
     /* The function that was made to fail, or "". */
     const char *(*failed)(void);
     /* References that are not given back; the functions that gave them are written to `text`. */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attn-info says of OpenCL loaders and platforms that are bad in some way, and each call of the plugin failing.
 
-test-loader.py ATTN-INFO TEST-FAILURES OPENCL-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN STAND-IN functions.def
+test-loader.py ATTN-INFO TEST-FAILURES OPENCL-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN STAND-IN functions.def [--few]
 """
 import json
 import os
@@ -85,7 +85,7 @@ def check_functions():
 
 def check_failures():
     os.mkdir(work + "/programs")
-    result = run(FAILURES, PLUGIN, work + "/programs")
+    result = run(FAILURES, PLUGIN, work + "/programs", *sys.argv[7:])
     for line in result.stdout.splitlines():
         match = re.match(r"(not )?ok \d+ - (.*)", line)
         if match:
