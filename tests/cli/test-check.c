@@ -150,7 +150,7 @@ static void test_again(void)
 
     snprintf(path, sizeof path, "%s/libattn-device-memory-beyond.so", device_memory);
     for (size_t i = 0; i < 2; i++) {
-        snprintf(arguments, sizeof arguments, "--json --kind=%s --cases=12", kinds[i]);
+        snprintf(arguments, sizeof arguments, "--json --kind=%s --cases=4", kinds[i]);
         check_file(&result, path, arguments);
         const char *command = json_string_value(at(&result, "failures.0.command"));
         const char *problem = json_string_value(at(&result, "failures.0.problem"));
@@ -181,14 +181,14 @@ static void test_device_memory(void)
 
     for (size_t i = 0; i < sizeof planted / sizeof planted[0]; i++) {
         snprintf(path, sizeof path, "%s/libattn-%s.so", device_memory, planted[i].file);
-        check_file(&result, path, "--kind=attention --cases=25");
+        check_file(&result, path, "--kind=attention --cases=10");
         check(result.code == 1 && strstr(result.out, planted[i].part) != NULL, &result, "%s is found",
               planted[i].file);
         check(strstr(result.out, "# failed:\n") != NULL, &result, "%s: the failures are repeated",
               planted[i].file);
         result_finish(&result);
     }
-    check_file(&result, cpu_file(), "--device-memory --level=none --kind=attention --cases=40");
+    check_file(&result, cpu_file(), "--device-memory --level=none --kind=attention --cases=20");
     check(result.code == 0 && strstr(result.out, " 0 failed, ") != NULL, &result,
           "the CPU plugin passes through its memory table too");
     result_finish(&result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Every kind of file beside a plugin that is fine: it has its own reason, the other one serves, the host
- * lives; first one thread, then sixteen at once.
+ * lives; first one thread, then, unless --alone is given, sixteen at once.
  */
 #define _GNU_SOURCE
 #include "cases.h"
@@ -18,6 +18,7 @@ enum { THREADS = 16, SECONDS_MOST = 120 };
 struct visit {
     const struct malformed_case *row;
     const struct place *place;
+    bool alone;
     struct attn_context *shared;
     pthread_barrier_t barrier;
     _Atomic unsigned wrong;
@@ -139,11 +140,11 @@ static void check_case(const void *arg)
     malformed_add(&visit.place->malformed, "sane", SANE_FILE);
     visit.row->make(&visit.place->malformed, visit.row->kind);
     check_alone(&visit);
-    if ((visit.row->flags & CASE_ALONE) == 0)
+    if (!visit.alone && (visit.row->flags & CASE_ALONE) == 0)
         check_crowd(&visit);
 }
 
-static void check_list(const struct malformed_case *rows, const char *only)
+static void check_list(const struct malformed_case *rows, bool alone, const char *only)
 {
     for (const struct malformed_case *row = rows; row->name != NULL; row++) {
         struct place place;
@@ -162,13 +163,13 @@ static void check_list(const struct malformed_case *rows, const char *only)
             continue;
         }
         place_create(&place, NULL);
-        const struct visit visit = {.row = row, .place = &place};
+        const struct visit visit = {.row = row, .place = &place, .alone = alone};
         tap_in_child(row->name, SECONDS_MOST, check_case, &visit);
         place_remove(&place);
     }
 }
 
-/* A case may be named. */
+/* test-malformed [--alone] [CASE] */
 int main(int argc, char **argv)
 {
     static const char variable[] = "GLIBC_TUNABLES", value[] = "glibc.cpu.hwcaps=-AVX512F";
@@ -176,10 +177,12 @@ int main(int argc, char **argv)
     /* So that every machine refuses the plugin of the highest CPU level. */
     if (getenv(variable) == NULL && setenv(variable, value, 1) == 0)
         (void)execv("/proc/self/exe", argv);
+    const bool alone = argc > 1 && strcmp(argv[1], "--alone") == 0;
+    const char *only = argc > 1 + alone ? argv[1 + alone] : NULL;
     tap_begin();
-    check_list(mock_cases, argc > 1 ? argv[1] : NULL);
-    check_list(file_cases, argc > 1 ? argv[1] : NULL);
-    check_list(note_cases, argc > 1 ? argv[1] : NULL);
-    check_list(elf_cases, argc > 1 ? argv[1] : NULL);
+    check_list(mock_cases, alone, only);
+    check_list(file_cases, alone, only);
+    check_list(note_cases, alone, only);
+    check_list(elf_cases, alone, only);
     return tap_end();
 }
