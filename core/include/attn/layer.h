@@ -183,9 +183,9 @@ ATTN_API void attn_state_destroy(struct attn_state *state);
 /*
  * Begins to capture graphs of at most max_batch sequences: allocates the capture buffers, and unless the
  * device is the host as much staging for each of params.steps. They live as long as the capture or any clone.
- * With collectives these are work of the device, all ranks capture and launch the same sizes in the same order,
- * and cp_interleave of attn_state_params is that of the steps. ATTN_E_STATE if a capture was begun already, or on a
- * clone; ATTN_E_UNSUPPORTED without events, and with collectives of host memory.
+ * With collectives these are work of the device, all ranks capture and launch the same sizes in the same
+ * order, and cp_interleave of attn_state_params is that of the steps. ATTN_E_STATE if a capture was begun
+ * already, or on a clone; ATTN_E_UNSUPPORTED without events, and with collectives of host memory.
  */
 ATTN_API int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max_batch, void *stream,
                                           struct attn_error *err);
