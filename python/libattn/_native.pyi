@@ -237,6 +237,11 @@ class Metadata:
         A field by name: a number, the host's copy of an array as a list, or None where it has no value there. `group` is the cache group of fields that exist once for each.
         """
 
+    def advance(self, queries: int, *, accepted: object | None = None, pad: int = 0, prefill_to_decode: bool = False, sampled: object | None = None, tokens: object | None = None, positions: object | None = None, stream: int = 0) -> None:
+        """
+        Makes a step of decodes the next one in place, without a builder: each of its `queries` sequences keeps its number of query tokens, and grows by one token or by its count of `accepted` ones. The blocks of new tokens are in the lists already, or Builder.set_row adds them. pad: sequences of a graph's padding; prefill_to_decode: prompts become decodes of one token. sampled: the next tokens, int64, which FlashInfer wants and `tokens` gets; positions: gets those of the tokens. Then State.begin_forward takes the metadata again. Raises Error that names what is not as it has to be, and then changes nothing.
+        """
+
 class Builder:
     """
     Makes the metadata of steps from sequences and their blocks. One thread at a time.
@@ -248,6 +253,11 @@ class Builder:
     def add(self, context_len: int, query_len: int, blocks: object | None, *, prompt: bool, row: object | None = None, unchanged: int = 0, computed: int = 0, encoder_len: int = 0, cross: object | None = None, cross_unchanged: int = 0) -> None:
         """
         Adds a sequence, prompts before decodes: tokens whose keys are in the cache, new tokens, and the blocks of both, as a list for each cache group or one list for the only group; None where nothing is cached, as in steps of encoder_only layers. unchanged: leading blocks that are the same as at the row's last add; computed: leading blocks that a prefix cache had. encoder_len: tokens of the encoder's sequence, of decodes too; cross: the blocks of their keys for cross-attention, of which the first cross_unchanged are the same as at the row's last add. Raises Error that names what cannot be, and then adds nothing.
+        """
+
+    def set_row(self, row: int, first: int, blocks: Sequence[int], group: int = 0) -> None:
+        """
+        Changes blocks of a row of the block tables, from number `first` of its list on, which they may lengthen: of a sequence of a step that was built, too, as for the tokens of the steps it advances to. group: the cache group; behind the last one, cross-attention's.
         """
 
     def build(self, stream: int = 0, *, graph: bool = False, pad: int = 0, host_only: bool = False) -> Metadata:

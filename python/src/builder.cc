@@ -151,6 +151,54 @@ std::shared_ptr<Metadata> build(std::shared_ptr<Builder> builder, uintptr_t stre
     return std::make_shared<Metadata>(Metadata{made, number, last, std::move(builder)});
 }
 
+void set_row(Builder &builder, uint32_t row, uint32_t first, const std::vector<int64_t> &blocks,
+             uint32_t group)
+{
+    attn_builder_row_args args;
+    Error error;
+    ATTN_INIT(&args);
+    args.group = group;
+    args.row = row;
+    args.first = first;
+    args.count = (uint32_t)blocks.size();
+    args.blocks = blocks.data();
+    check(attn_builder_set_row(builder.handle.get(), &args, error.get()), error);
+}
+
+// One number for each token, or nothing.
+attn_buffer token_list(nb::handle given, const char *name, const attn_device &device, bool written)
+{
+    const Array list = optional(given, name, written);
+    return list ? list.need_dtype(ATTN_INT64).need_on(device).need_list(1).buffer() : attn_buffer{};
+}
+
+void advance(const Metadata &metadata, uint32_t queries, const nb::object &accepted_, uint32_t pad,
+             bool prefill_to_decode, nb::handle sampled, nb::handle tokens, nb::handle positions,
+             uintptr_t stream)
+{
+    attn_metadata *handle = metadata.get();
+    std::vector<int32_t> accepted;
+    attn_advance_args args;
+    Error error;
+    if (!metadata.builder)
+        refuse("metadata", "metadata is that of a capture; a step that a builder made advances");
+    if (!accepted_.is_none())
+        accepted = nb::cast<std::vector<int32_t>>(accepted_);
+    if (!accepted_.is_none() && accepted.size() != queries)
+        refuse("accepted", "accepted has " + std::to_string(accepted.size()) + " counts; one for each of " +
+                               std::to_string(queries) + " sequences is accepted");
+    const attn_device &device = metadata.builder->backend->device;
+    ATTN_INIT(&args);
+    args.seqs = queries + pad;
+    args.queries = queries;
+    args.prefill_to_decode = prefill_to_decode;
+    args.accepted = accepted_.is_none() ? nullptr : accepted.data();
+    args.sampled = token_list(sampled, "sampled", device, false);
+    args.tokens = token_list(tokens, "tokens", device, true);
+    args.positions = token_list(positions, "positions", device, true);
+    check(attn_metadata_advance_step(handle, &args, (void *)stream, error.get()), error);
+}
+
 uint32_t field_of(const std::string &name)
 {
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
@@ -211,7 +259,17 @@ void bind_builder(nb::module_ &module)
             arg("field"))
         .def("get", field, arg("field"), arg("group") = 0,
              "A field by name: a number, the host's copy of an array as a list, or None where it has no "
-             "value there. `group` is the cache group of fields that exist once for each.");
+             "value there. `group` is the cache group of fields that exist once for each.")
+        .def("advance", advance, arg("queries"), nb::kw_only(), arg("accepted") = nb::none(), arg("pad") = 0,
+             arg("prefill_to_decode") = false, arg("sampled") = nb::none(), arg("tokens") = nb::none(),
+             arg("positions") = nb::none(), arg("stream") = 0,
+             "Makes a step of decodes the next one in place, without a builder: each of its `queries` "
+             "sequences keeps its number of query tokens, and grows by one token or by its count of "
+             "`accepted` ones. The blocks of new tokens are in the lists already, or Builder.set_row adds "
+             "them. pad: sequences of a graph's padding; prefill_to_decode: prompts become decodes of one "
+             "token. sampled: the next tokens, int64, which FlashInfer wants and `tokens` gets; positions: "
+             "gets those of the tokens. Then State.begin_forward takes the metadata again. Raises Error "
+             "that names what is not as it has to be, and then changes nothing.");
 
     nb::class_<Builder>(module, "Builder",
                         "Makes the metadata of steps from sequences and their blocks. One thread at a time.")
@@ -226,6 +284,11 @@ void bind_builder(nb::module_ &module)
              "encoder_len: tokens of the encoder's sequence, of decodes too; cross: the blocks of their "
              "keys for cross-attention, of which the first cross_unchanged are the same as at the row's "
              "last add. Raises Error that names what cannot be, and then adds nothing.")
+        .def(
+            "set_row", set_row, arg("row"), arg("first"), arg("blocks"), arg("group") = 0,
+            "Changes blocks of a row of the block tables, from number `first` of its list on, which they may "
+            "lengthen: of a sequence of a step that was built, too, as for the tokens of the steps it "
+            "advances to. group: the cache group; behind the last one, cross-attention's.")
         .def("build", build, arg("stream") = 0, nb::kw_only(), arg("graph") = false, arg("pad") = 0,
              arg("host_only") = false,
              "Ends the step and gives its metadata. graph: for a captured graph, padded by `pad` "

@@ -321,6 +321,51 @@ def square(mask, n, m, before):
     return numpy.concatenate((numpy.full((*mask.shape[:-2], n, m - n), before), mask[..., :n, :n]), -1)
 
 
+def test_advance():
+    """Decodes that advance in place, by one token or by what was accepted of two, into blocks that a row gets later."""
+    problem = "heads=4 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=64 max_rows=64"
+    backend, pages = libattn.backend(problem, device="cpu"), [[5, 2, 9], [3]]
+    for counts in (None, [2, 1]):
+        builder, state = backend.builder([(16, 4)], max_seqs=4, max_tokens=64), backend.state([problem], [(16, 4)])
+        layer = backend.layer(problem, scale=0.125)
+        kv = backend.kv(*(numpy.zeros((12, 16, 2, 64), numpy.float32) for _ in range(2)))
+        seen = [(normal(0, 2, 64), normal(0, 2, 64)) for _ in range(2)]
+        n = 1 if counts is None else 2
+
+        def run(metadata, lens):
+            state.begin_forward(metadata)
+            offsets = numpy.cumsum([0, *lens])
+            q, k, v = (normal(offsets[-1], count, 64) for count in (4, 2, 2))
+            out = numpy.zeros_like(q)
+            layer.forward(state, q, out, kv=kv, k=k, v=v)
+            now = [tuple(numpy.concatenate((old, x[a:b])) for old, x in zip(seen[i], (k, v)))
+                   for i, (a, b) in enumerate(zip(offsets, offsets[1:]))]
+            for i, (a, b) in enumerate(zip(offsets, offsets[1:])):
+                close(out[a:b], attend(q[a:b], *now[i], causal(b - a, len(now[i][0]))), f"sequence {i}, {counts} accepted")
+            return now
+
+        builder.reset()
+        for i, length in enumerate((28, 6)):
+            builder.add(0, length, pages[i][:2], prompt=True)
+        seen = run(builder.build(), (28, 6))
+        builder.reset()
+        for i in range(2):
+            builder.add(len(seen[i][0]), n, pages[i][:2], prompt=False)
+        metadata = builder.build()
+        positions = numpy.zeros(2 * n, numpy.int64)
+        for step in range(6):
+            now = run(metadata, (n, n))
+            grown = counts or [1, 1]
+            seen = [tuple(x[:len(seen[i][0]) + grown[i]] for x in now[i]) for i in range(2)]
+            if step == 1:  # the first sequence gets to its third block
+                builder.set_row(0, 2, pages[0][2:])
+            metadata.advance(2, accepted=counts, positions=positions)
+            check(positions[0] == len(seen[0][0]) and positions[n] == len(seen[1][0]), "positions of the next tokens", positions)
+            check(metadata["seq_lens"] == [len(seen[i][0]) + n for i in range(2)], "lengths of the next step", metadata["seq_lens"])
+        raises(libattn.Error, lambda: metadata.advance(2, accepted=[1]), "counts for some", "accepted has 1 counts", "2 sequences")
+        raises(libattn.Error, lambda: metadata.advance(3), "more sequences than the step has", "3")
+
+
 def test_layer_mask():
     """Masks of layers, over all keys of a sequence or over its new tokens: prompts, then decodes beside a prompt."""
     common = "heads=4 kv_heads=2 head_dim=64 q=f32 block=16 max_seqs=4 max_q=64 max_kv=64 max_rows=64"
