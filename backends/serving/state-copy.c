@@ -211,15 +211,6 @@ int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *e
         clone->batch);
 }
 
-static void pad_rank_lens(const struct attn__step_copy *copy, uint32_t g)
-{
-    const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    int32_t *lens = (int32_t *)(void *)(copy->image + l->group[g].rank_lens.offset);
-
-    for (uint64_t i = copy->seqs; i < copy->clone->batch; i++)
-        lens[i] = (int32_t)attn__cp_count(&l->shard, copy->clone->tokens);
-}
-
 /*
  * Sequences of the graph that the step does not have: they write no cache, and see the first tokens of block
  * 0. Those of a graph of any mix have no query tokens, and no keys.
@@ -236,8 +227,9 @@ static void pad_image(const struct attn__step_copy *copy)
                (all - tokens) * sizeof(int64_t));
         for (uint64_t i = seqs; i < batch; i++)
             lens[i] = (int32_t)copy->clone->tokens;
-        if (l->shard.world != 0)
-            pad_rank_lens(copy, g);
+        lens = (int32_t *)(void *)(copy->image + l->group[g].rank_lens.offset);
+        for (uint64_t i = seqs; i < batch && l->shard.world != 0; i++)
+            lens[i] = (int32_t)attn__cp_count(&l->shard, copy->clone->tokens);
     }
     if (seqs < batch) /* rows of block tables */
         memset(copy->image + l->rows + seqs * l->row_stride, 0, (batch - seqs) * l->row_stride);

@@ -20,18 +20,23 @@ static int32_t make_class(struct attn__state_core *core, uint32_t i, const struc
     return status == ATTN_OK ? ATTN_OK : attn__fail_class(i, status, &inner, err);
 }
 
+static int32_t check_unset(const char *name, uint32_t value, struct attn_error *err)
+{
+    return value == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, name,
+                            "%s is %u, but collectives is NULL; 0 is accepted without them", name, value);
+}
+
 int32_t attn__ranks_create(struct attn__state_core *core, const struct attn_state_params *params,
                            struct attn_error *err)
 {
     int32_t status = ATTN_OK;
 
-    if (params->collectives == NULL)
-        return (params->cp_heads | params->cp_interleave) == 0
-                   ? ATTN_OK
-                   : attn__fail(err, ATTN_E_INVALID, 0, params->cp_heads != 0 ? "cp_heads" : "cp_interleave",
-                                "%s is %u, but collectives is NULL; 0 is accepted without them",
-                                params->cp_heads != 0 ? "cp_heads" : "cp_interleave",
-                                params->cp_heads != 0 ? params->cp_heads : params->cp_interleave);
+    if (params->collectives == NULL) {
+        status = check_unset("cp_heads", params->cp_heads, err);
+        return status == ATTN_OK ? check_unset("cp_interleave", params->cp_interleave, err) : status;
+    }
     if (params->cp_heads != ATTN_CP_HEADS_SPLIT && params->cp_heads != ATTN_CP_HEADS_ALL)
         return attn__fail(err, ATTN_E_INVALID, 0, "cp_heads",
                           "cp_heads is %u; accepted: ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL",

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "attn/layer.h"
+#include "gpu-open.h"
 #include "transport.h"
 
 enum {
@@ -64,15 +65,6 @@ struct model {
     struct attn_layer_tensors tensors;
     struct attn_graph *graph;
 };
-
-/* A failure here leaves other ranks waiting, so that the program ends. */
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        if ((call) != ATTN_OK) {                                                                             \
-            printf("Bail out! rank %u: %s: %s\n", rank->number, #call, rank->err.message);                   \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 /* ---------------------------------------------------------------- a model */
 
@@ -307,20 +299,11 @@ static void compare(struct rank *rank, bool split)
 static void *rank_thread(void *arg)
 {
     struct rank *rank = arg;
-    struct attn_select_options options;
-    struct attn_decision *decision;
-    struct attn_problem problem;
-    char device[32];
 
     ATTN_INIT(&rank->err);
     ATTN_INIT(&rank->net);
-    ATTN_INIT(&options);
-    snprintf(device, sizeof device, "cuda:%u", rank->number);
-    options.device = device;
-    TRY(attn_problem_parse("heads=16 kv_heads=2 head_dim=128 q=bf16", &problem, &rank->err));
-    TRY(attn_select(rank->context, &problem, 1, &options, &decision, &rank->err));
-    TRY(attn_backend_open(rank->context, decision, NULL, &rank->backend, &rank->err));
-    TRY(attn_stream_create(rank->backend, &rank->stream, &rank->err));
+    TRY(gpu_open(rank->context, "heads=16 kv_heads=2 head_dim=128 q=bf16", rank->number, &rank->backend,
+                 &rank->stream, &rank->err));
     TRY(transport_open_nccl(rank->id, rank->number, rank->size, rank->number, LIMIT_NS, &rank->transport,
                             &rank->net, &rank->err));
     compare(rank, false);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-open.h"
 #include "transport.h"
 
 enum { SEQS = 5, BLOCK = 16, WIDTH = 40, PAGES = SEQS * WIDTH, MOST_RANKS = 8, CASES = 6, BLOCK_CALLS = 400 };
@@ -75,15 +76,6 @@ struct step {
     struct attn_tensors tensors;
     int32_t table[SEQS][WIDTH];
 };
-
-/* A failure here leaves other ranks waiting, so that the program ends. */
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        if ((call) != ATTN_OK) {                                                                             \
-            printf("Bail out! rank %u: %s: %s\n", rank->number, #call, rank->err.message);                   \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 /* ---------------------------------------------------------------- making a step */
 
@@ -498,20 +490,11 @@ static void run_collectives(struct rank *rank)
 static void *rank_thread(void *arg)
 {
     struct rank *rank = arg;
-    struct attn_select_options options;
-    struct attn_decision *decision;
-    struct attn_problem problem;
-    char device[32];
 
     ATTN_INIT(&rank->err);
     ATTN_INIT(&rank->net);
-    ATTN_INIT(&options);
-    snprintf(device, sizeof device, "cuda:%u", rank->shared ? 0 : rank->number);
-    options.device = device;
-    TRY(attn_problem_parse(cases[0].problem, &problem, &rank->err));
-    TRY(attn_select(rank->context, &problem, 1, &options, &decision, &rank->err));
-    TRY(attn_backend_open(rank->context, decision, NULL, &rank->backend, &rank->err));
-    TRY(attn_stream_create(rank->backend, &rank->stream, &rank->err));
+    TRY(gpu_open(rank->context, cases[0].problem, rank->shared ? 0 : rank->number, &rank->backend,
+                 &rank->stream, &rank->err));
     if (rank->shared)
         TRY(transport_share_device(rank->backend, &rank->meeting, &rank->transport, &rank->net, &rank->err));
     else

@@ -451,13 +451,42 @@ static void capture_wrong(struct rank *rank)
     engine_close(&e);
 }
 
-/* Steps of other interleaves than the graphs', and of more keys on this rank than they were captured for. */
+/* A state whose graphs have tables of two columns, and so room for 8 keys on a rank. */
+static struct attn_state *capture_few(struct engine *e, const struct attn_collectives *net,
+                                      struct attn_state **clone)
+{
+    struct attn_state_capture_args args;
+    struct attn_state_params params;
+    struct attn_state *state = NULL;
+    struct attn_metadata *metadata = NULL;
+    struct attn_error err;
+
+    ATTN_INIT(&args);
+    ATTN_INIT(&err);
+    e->group.graph_blocks = 2;
+    engine_state_params(e, net, &params);
+    args.batch = GRAPH_SEQS;
+    args.num_tokens = GRAPH_TOKENS;
+    cr_assert_eq(attn_state_create(cpu.backend, e->classes, CLASSES, &params, &state, &err), ATTN_OK, "%s",
+                 err.message);
+    cr_assert_eq(attn_state_begin_capture(state, GRAPH_SEQS, NULL, &err), ATTN_OK, "%s", err.message);
+    cr_assert_eq(attn_state_get_capture_metadata(state, &args, NULL, &metadata, &err), ATTN_OK, "%s",
+                 err.message);
+    cr_assert_eq(attn_state_clone(state, GRAPH_SEQS, clone, &err), ATTN_OK, "%s", err.message);
+    cr_assert_eq(attn_state_end_capture(state, &err), ATTN_OK, "%s", err.message);
+    return state;
+}
+
+/* Steps of another interleave than the graphs', and of more keys, in all and on this rank, than these were
+ * captured for. */
 static void begin_captured(struct rank *rank)
 {
     const struct engine_options graphs = {2, 2, ATTN_CP_HEADS_ALL, true},
                                 other = {2, 4, ATTN_CP_HEADS_ALL, false};
     const struct engine_part decode[] = {{0, 1, false, 0, 0, false}};
     struct attn_builder_params params;
+    const struct engine_part prompt[] = {{1, 10, true, 0, 0, false}};
+    struct attn_state *clone = NULL;
     struct attn_error err;
     struct engine e, builder;
 
@@ -476,6 +505,13 @@ static void begin_captured(struct rank *rank)
     engine_build(&e, decode, 1);
     expect(engine_begin(&e, &err), &err, ATTN_E_SIZE, "seq_lens_tensor",
            "seq_lens_tensor[0] is 65; graphs were captured for 0 to 64 tokens");
+    struct attn_state *few = capture_few(&e, &rank->net, &clone);
+    e.sequences[1].len = 10;
+    engine_build(&e, prompt, 1); /* the builder has kept its wide tables */
+    expect(attn_state_begin_forward(few, e.metadata, NULL, &err), &err, ATTN_E_SIZE, "kv_lens",
+           "kv_lens[0] is 10; graphs were captured for 0 to 8 tokens");
+    attn_state_destroy(clone);
+    attn_state_destroy(few);
     engine_close(&e);
 }
 

@@ -307,8 +307,7 @@ struct attn_state_params {
     const struct attn_collectives *collectives;
     uint32_t cp_heads; /* with collectives, ATTN_CP_HEADS_SPLIT or ATTN_CP_HEADS_ALL: what heads q, out and
                           lse of layers have */
-    uint32_t
-        cp_interleave; /* with collectives, that of the builders: graphs are captured for one; 0: none are */
+    uint32_t cp_interleave; /* with collectives: that of all steps, for graphs; 0: any, and no graphs */
 };
 
 /*
