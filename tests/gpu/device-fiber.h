@@ -531,6 +531,13 @@ GPU_INLINE uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
             marks |= 0x7fffu << i;
     return marks;
 }
+GPU_INLINE float gpu_max3_positive(float x, float y, float z)
+{
+    const uint32_t first = gpu_f32_bits(x), second = gpu_f32_bits(y), third = gpu_f32_bits(z);
+    const uint32_t most = first > second ? first : second;
+
+    return gpu_f32_of_bits(most > third ? most : third);
+}
 GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
 {
     return gpu_fiber_e4m3(x) | gpu_fiber_e4m3(y) << 8 | gpu_fiber_e4m3(z) << 16 | gpu_fiber_e4m3(w) << 24;

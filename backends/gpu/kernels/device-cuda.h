@@ -655,6 +655,12 @@ GPU_INLINE uint32_t gpu_mark_nonfinite(uint32_t marks, uint32_t pair, bool bf16)
     return marks;
 }
 
+/* The largest of three numbers that are not negative. */
+GPU_INLINE float gpu_max3_positive(float x, float y, float z)
+{
+    return __int_as_float(__vimax3_s32(__float_as_int(x), __float_as_int(y), __float_as_int(z)));
+}
+
 /* Four numbers as codes of e4m3, the first in the low byte. */
 GPU_INLINE uint32_t gpu_pack_e4m3(float x, float y, float z, float w)
 {

@@ -63,8 +63,8 @@ struct mma_config {
      * later: e4m3 ends at 448, and has more digits for large numbers. */
     static constexpr float P_EXPONENT = E4M3 ? 6 : 0, P_HEADROOM = E4M3 ? 2 : 8;
     /* Largest scores are not looked for in each iteration. Where each key has a scale, registers are too few
-     * for what follows a sum that is too large, and e4m3 has no room for P that is. */
-    static constexpr bool FINDS_OVERFLOW = !Scaled && !E4M3;
+     * for what follows a sum that is too large. */
+    static constexpr bool FINDS_OVERFLOW = !Scaled;
     static constexpr bool SCALED = Scaled; /* each key has a scale: 16-bit ones that were converted */
     /* On chips without products of warp groups, tiles of many rows and columns have no registers, and no
      * kernel. Without rules those of 8-bit keys are of e4m3 alone. */

@@ -28,7 +28,7 @@ template <class C>
 GPU_INLINE void mma_begin_results(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *stages,
                                   uint32_t n, mma_consumer<C> *own)
 {
-    mma_wait_full(&shared->pipeline[1], n);
+    mma_wait_full<C>(&shared->pipeline[1], n);
     mma_begin_results_of<C>(mma_p_bf16<C>(run), mma_pipeline_stage<C>(stages, true, n), own->p, own->o);
 }
 
@@ -46,7 +46,7 @@ GPU_INLINE void mma_spread_iteration(mma_shared<C> *shared, uint32_t tile, uint3
         for (uint32_t t = 0; t < C::TILES; t++)
             mma_spread_nonfinite<C>(bits, t * GPU_TILE, 0, s[t], own->o);
     } else {
-        mma_wait_full(&shared->pipeline[1], n);
+        mma_wait_full<C>(&shared->pipeline[1], n);
         GPU_UNROLL
         for (uint32_t t = 0; t < C::TILES; t++)
             if (shared->nonfinite_tile[t] == tile + t + 1)
@@ -59,7 +59,7 @@ template <class C>
 GPU_INLINE void mma_begin_iteration(mma_shared<C> *shared, unsigned char *stages, const mma_consumer<C> *own,
                                     uint32_t n, mma_iteration_scores<C> s)
 {
-    mma_wait_full(&shared->pipeline[0], n);
+    mma_wait_full<C>(&shared->pipeline[0], n);
     mma_wait_turn<C>(own->row_warp / 4);
     mma_begin_scores_of<C>(own->queries, mma_pipeline_stage<C>(stages, false, n), s);
 }

@@ -51,11 +51,13 @@ template <class C> GPU_INLINE void mma_pipeline_init(mma_shared<C> *shared)
     }
 }
 
-/* Waits until the stage of the n-th use is filled, with what can be multiplied then. */
-GPU_INLINE void mma_wait_full(struct mma_pipeline *pipeline, uint32_t n)
+/* Waits until the stage of the n-th use is filled, with what can be multiplied then. What boxes copy needs no
+ * fence, and e4m3 has no other copies. */
+template <class C> GPU_INLINE void mma_wait_full(struct mma_pipeline *pipeline, uint32_t n)
 {
     gpu_mbarrier_wait(&pipeline->full[n % 2], n / 2 % 2);
-    gpu_wgmma_fence();
+    if (!C::E4M3)
+        gpu_wgmma_fence();
 }
 
 /* The warp has read it. */

@@ -91,8 +91,21 @@ template <class C> GPU_INLINE bool mma_knows_maxima(const mma_consumer<C> *own)
     return gpu_ballot(own->max[0][0] == -GPU_INFINITY || own->max[0][1] == -GPU_INFINITY) == 0;
 }
 
-/* What a lane's P of a row and an iteration may add up to where nobody has looked for the largest score. */
-constexpr float MMA_P_SUM_LIMIT = 4096;
+/* The largest of them. */
+template <class C> GPU_INLINE float mma_largest_p(uint32_t h, mma_iteration_scores<C> s)
+{
+    float most[2] = {0, 0};
+
+    GPU_UNROLL
+    for (uint32_t n = 0; n < C::KEYS / 8; n++)
+        most[n % 2] =
+            gpu_max3_positive(most[n % 2], s[n / 8][0][n % 8][2 * h], s[n / 8][0][n % 8][2 * h + 1]);
+    return fmaxf(most[0], most[1]);
+}
+
+/* Where nobody has looked for the largest score: what a lane's P of a row and an iteration may add up to, and
+ * of e4m3 where the largest ends, from which on it would become the last code, 448. */
+constexpr float MMA_P_SUM_LIMIT = 4096, MMA_P_LIMIT_E4M3 = 432;
 
 /* Raises the maximum of a row whose P are too large, by a power of two: P, its sums, and by `correction`
  * results so far are exact. What has become infinite cannot be mended. */
@@ -110,7 +123,9 @@ GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scor
     const bool infinite = most == GPU_INFINITY, lost = infinite || *sum == GPU_INFINITY;
     const uint32_t most_exponent = (gpu_f32_bits(most) >> 23) - 127;
     /* 2^-127 would be 0 where subnormal numbers are. */
-    const uint32_t exponent = infinite ? 0 : most_exponent < 126 ? most_exponent : 126;
+    uint32_t exponent = infinite ? 0 : most_exponent < 126 ? most_exponent : 126;
+    if constexpr (C::E4M3) /* only what has no code, to what the largest is at first */
+        exponent = most < MMA_P_LIMIT_E4M3 || infinite ? 0 : exponent - (uint32_t)C::P_EXPONENT;
     const float scale = gpu_f32_of_bits((127 - exponent) << 23);
     own->max[0][h] += (float)exponent;
     own->sum[0][h] *= scale;
@@ -125,18 +140,28 @@ GPU_INLINE bool mma_lower_p(mma_consumer<C> *own, uint32_t h, mma_iteration_scor
 }
 
 /*
- * The same where maxima are known: exponents count from what they are, and P tells by its sum whether a score
- * is too far above. The largest scores are not looked for, which all exponents would wait for. A score 2^128
- * times as large makes an infinite P, or several of them a sum: the work tile is computed once more then.
+ * The same where maxima are known: exponents count from what they are, and P tells by its sum, or of e4m3 by
+ * its largest, whether a score is too far above. The largest scores are not looked for, which all exponents
+ * would wait for. A score 2^128 times as large makes an infinite P, or several of them a sum: the work tile
+ * is computed once more then.
  */
 template <class C>
 GPU_INLINE bool mma_softmax_known(mma_shared<C> *shared, mma_consumer<C> *own, mma_iteration_scores<C> s,
                                   float correction[2])
 {
+    float sum[2] = {0, 0};
+    bool fits;
+
     mma_exponentiate_row<C>(own, 0, 0, s);
     mma_exponentiate_row<C>(own, 1, 0, s);
-    float sum[2] = {mma_sum_row<C>(0, s), mma_sum_row<C>(1, s)};
-    const bool grown = gpu_ballot(!(sum[0] <= MMA_P_SUM_LIMIT && sum[1] <= MMA_P_SUM_LIMIT)) != 0;
+    if constexpr (C::E4M3) { /* a column of values has sums */
+        fits = mma_largest_p<C>(0, s) < MMA_P_LIMIT_E4M3 && mma_largest_p<C>(1, s) < MMA_P_LIMIT_E4M3;
+    } else {
+        sum[0] = mma_sum_row<C>(0, s);
+        sum[1] = mma_sum_row<C>(1, s);
+        fits = sum[0] <= MMA_P_SUM_LIMIT && sum[1] <= MMA_P_SUM_LIMIT;
+    }
+    const bool grown = gpu_ballot(!fits) != 0;
     if (grown) {
         bool infinite = false;
         GPU_UNROLL
