@@ -138,6 +138,26 @@ static void fill_leaping_key(const struct conform_case *c, const struct scaled_v
 
 static const struct case_contents leaping = {fill_leaping_key, fill_rising_query};
 
+/* Scores that climb, by 6 in base 2 over 128 keys, for the lower half of each 16 rows of the chunk, the rest
+ * of which sees nearly the same score of all keys: a row's maximum is raised, and only its own. */
+static void fill_climbing_key(const struct conform_case *c, const struct scaled_vector *k,
+                              const struct scaled_vector *v, int64_t slot)
+{
+    fill_rising_key(c, k, v, slot);
+    put(k, 0, log(2) * 0.05 * (double)slot / (rising_query(c) * (double)c->softmax_scale));
+}
+
+static void fill_climbing_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t row)
+{
+    const uint32_t before = rising_lengths.q_len[0] + rising_lengths.q_len[1];
+
+    fill_rising_query(c, q, row);
+    if (row < before || (row - before) / 8 % 2 == 0)
+        put(q, 0, rising_query(c) / 1024);
+}
+
+static const struct case_contents climbing = {fill_climbing_key, fill_climbing_query};
+
 /* Those that are `full` are left out of short runs. */
 static const struct {
     const char *problem;
@@ -163,6 +183,11 @@ static const struct {
      true},
     {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &rising, true},
     {"heads=1 head_dim=256 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &rising, true},
+    {"heads=1 head_dim=128 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &climbing,
+     true},
+    {"heads=1 head_dim=256 q=e4m3 kv=e4m3 q_scale=unit scales=unit block=16", &rising_lengths, &climbing,
+     true},
+    {"heads=1 head_dim=128 q=bf16 block=16", &rising_lengths, &climbing, true},
 };
 
 static void check_case(struct target_list *list, size_t number, const struct run_options *options)
