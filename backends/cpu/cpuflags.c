@@ -92,22 +92,27 @@ __attribute__((unused)) static bool has_avx512(void)
            has("fma") && has_f16c();
 }
 
+__attribute__((unused)) static bool has_avx512_bf16(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << 5) != 0;
+}
+
 /*
  * Tiles and their products of bf16 and int8, and AVX-512 BF16 and VNNI. Linux gives a process the room for
  * tiles when it asks; that the system saves them is part of the answer.
  */
 __attribute__((unused)) static bool has_amx(void)
 {
-    const unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25, avx512_bf16 = 1u << 5,
-                   avx512_vnni = 1u << 11;
+    const unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25, avx512_vnni = 1u << 11;
     const long request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA */
     unsigned a, b, c, d;
 
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (c & avx512_vnni) == 0 || (d & bf16) == 0 ||
         (d & tile) == 0 || (d & int8) == 0)
         return false;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0 &&
-           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    return has_avx512_bf16() && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 #elif defined(__aarch64__)
 __attribute__((unused)) static bool has_dotprod(void)

@@ -67,6 +67,7 @@
     ROWS(decode, ATTN__DECODE, name_, CPU_PREFILL_ROWS),                                                     \
         ROWS(prefill, ATTN__PREFILL, name_, CPU_PREFILL_ROWS),
 #define ROWS_integers(name_) INTEGER_ROW(name_),
+#define ROWS_rounded(name_)  ROUNDED_ROW(name_, CPU_PREFILL_ROWS),
 #define ROWS_both(name_)     ROWS_integers(name_) ROWS_vectors(name_)
 #define ROWS_tiles(name_)                                                                                    \
     INTEGER_ROW(name_), ROWS(decode, ATTN__DECODE, name_, CPU_PREFILL_TILES_ROWS),                           \

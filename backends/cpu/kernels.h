@@ -260,7 +260,7 @@ uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
     void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,             \
                                    void *scratch);                                                           \
     void cpu_prefill_##name_##_rounded_run(const struct cpu_run *run, const struct attn_work_item *work,     \
-                                           void *scratch); /* where products are of tiles */                 \
+                                           void *scratch); /* where products are of tiles, or rounded */     \
     uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);                              \
     void cpu_store_##name_(uint32_t dtype, void *to, const float *from, uint32_t count);
 #include CPU_LEVELS

@@ -89,8 +89,11 @@ static void check(const char *flags, const char *types, const char *decode, cons
 
     ATTN_INIT(&options);
     ATTN_INIT(&err);
-    snprintf(text, sizeof text, "heads=8 kv_heads=2 head_dim=64 q=%s %s",
-             strstr(types, "q_scale") != NULL ? "int8" : "f32", types);
+    snprintf(text, sizeof text, "heads=8 kv_heads=2 head_dim=64 %s%s",
+             strstr(types, "q_scale") != NULL ? "q=int8 "
+             : strncmp(types, "q=", 2) == 0   ? ""
+                                              : "q=f32 ",
+             types);
     snprintf(variable, sizeof variable, "ATTN_CPU_FLAGS=%s", flags);
     options.given = ATTN_GIVEN_LOG;
     options.variables = variables;
@@ -167,6 +170,22 @@ static const char *named_level(size_t first)
     return NULL;
 }
 
+#if defined(__x86_64__)
+/* Queries, keys, values and results of bf16: prefill whose weights are rounded, where level `rounded` has it.
+ */
+static void check_rounded(const char *flags, const char *rounded, const char *level)
+{
+    char decode[64], prefill[64];
+
+    snprintf(decode, sizeof decode, "paged_decode_bf16_%s", level);
+    snprintf(prefill, sizeof prefill, "paged_prefill_bf16_%s%s", rounded != NULL ? "rounded_" : "",
+             rounded != NULL ? rounded : level);
+    check(flags, "q=bf16", decode, prefill);
+    snprintf(prefill, sizeof prefill, "paged_prefill_bf16_%s", level);
+    check(flags, "q=bf16 lse=1", decode, prefill);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     const char *best = best_level(0);
@@ -189,6 +208,12 @@ int main(int argc, char **argv)
         check_integers("avx512", NULL, "avx512");
     if (has("avx512") && __builtin_cpu_supports("avx512vnni"))
         check_integers("avx512,vnni", "avx512vnni", "avx512");
+    if (has("amx"))
+        check_rounded("", "amx", "amx");
+    if (has("avx512"))
+        check_rounded("avx512", NULL, "avx512");
+    if (has("avx512") && __builtin_cpu_supports("avx512bf16"))
+        check_rounded("avx512,bf16", "avx512bf16", "avx512");
     if (has("avx2"))
         check_integers("avx2,fma,f16c", "avx2", "avx2");
 #endif

@@ -295,7 +295,7 @@ static void test_dots(void)
 }
 #endif
 
-#ifdef VEC_TILES
+#if defined(VEC_TILES) || defined(VEC_BF16_ALONE)
 /* The number that a lane's code is. */
 static float code_of_lane(vec_int codes, uint32_t lane)
 {
@@ -338,6 +338,39 @@ static void test_pairs(void)
     expect_vec("sum of a pair", 0, bf16_add_pairs(vec_set(1.5f), joined), sums);
 }
 
+#endif
+
+#ifdef VEC_BF16_ALONE
+/* Pairs of two rows, what their products are added to, and whether some number is not finite. */
+static void test_pair_products(void)
+{
+    uint16_t even[VEC_LANES], odd[VEC_LANES];
+    float first[VEC_LANES], second[VEC_LANES], wanted[VEC_LANES], slots[VEC_LANES];
+    for (uint32_t l = 0; l < VEC_LANES; l++) {
+        first[l] = (float)l - 7;
+        second[l] = 0.5f * (float)l;
+        even[l] = attn__f32_to_bf16(first[l]);
+        odd[l] = attn__f32_to_bf16(second[l]);
+        wanted[l] = 1 + first[l] * 2 + second[l] * -3;
+    }
+    const vec_int pairs = bf16_interleave(even, odd), factors = bf16_pairs(vec_set(2), vec_set(-3));
+    bf16_store_pairs((uint16_t *)(void *)slots, pairs);
+    const vec x = vec_load_f32(slots);
+    expect_vec("first of pairs", 0, bf16_of_pairs(x, 0), first);
+    expect_vec("second of pairs", 0, bf16_of_pairs(x, 1), second);
+    bf16_store_pairs((uint16_t *)(void *)slots, factors);
+    expect_vec("products of pairs", 0, bf16_product(x, vec_load_f32(slots), vec_set(1)), wanted);
+    expect("finite pairs", 0, bf16_any_nonfinite(pairs), 0);
+    for (uint32_t l = 0; l < VEC_LANES; l++) {
+        const uint16_t finite = odd[l];
+        odd[l] = l % 2 != 0 ? 0xff80 : 0x7fc1;
+        expect("pairs that are not", l, bf16_any_nonfinite(bf16_interleave(even, odd)), 1);
+        odd[l] = finite;
+    }
+}
+#endif
+
+#ifdef VEC_TILES
 /* Rows are copied but for numbers without terms, and kinds of numbers are told from 2^55 and 2^127 on. */
 static void test_copies(void)
 {
@@ -357,6 +390,10 @@ static void test_copies(void)
 static bool runs_here(void)
 {
 #if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+    if (!__builtin_cpu_supports("avx512bf16"))
+        return false;
+#endif
 #if defined(__AVX512VNNI__)
     if (!__builtin_cpu_supports("avx512vnni"))
         return false;
@@ -391,9 +428,14 @@ int main(void)
 #ifdef DOT_CODES
     test_dots();
 #endif
-#ifdef VEC_TILES
+#if defined(VEC_TILES) || defined(VEC_BF16_ALONE)
     test_rounded_powers();
     test_pairs();
+#endif
+#ifdef VEC_BF16_ALONE
+    test_pair_products();
+#endif
+#ifdef VEC_TILES
     test_copies();
 #endif
     printf("%d failures\n", failures);

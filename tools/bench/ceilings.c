@@ -65,6 +65,8 @@ static const struct ceiling_functions *functions_of(enum ceiling_level level)
 #if defined(__x86_64__)
     if (level == LEVEL_AMX)
         return &ceiling_amx;
+    if (level == LEVEL_AVX512BF16)
+        return &ceiling_avx512bf16;
     if (level == LEVEL_AVX512)
         return &ceiling_avx512;
     if (level == LEVEL_AVX2)
@@ -92,6 +94,8 @@ bool level_is_there(enum ceiling_level level)
 #if defined(__x86_64__)
     if (level == LEVEL_AMX)
         return amx_is_there();
+    if (level == LEVEL_AVX512BF16)
+        return __builtin_cpu_supports("avx512bf16") != 0;
     if (level == LEVEL_AVX512)
         return __builtin_cpu_supports("avx512f") != 0;
     if (level == LEVEL_AVX2)
@@ -102,17 +106,18 @@ bool level_is_there(enum ceiling_level level)
 
 const char *level_name(enum ceiling_level level)
 {
-    static const char *const names[LEVELS] = {"plain", "avx2", "avx512", "amx"};
+    static const char *const names[LEVELS] = {"plain", "avx2", "avx512", "avx512bf16", "amx"};
 
     return names[level];
 }
 
 enum ceiling_level level_of_kernel(const char *kernel)
 {
-    enum ceiling_level level = strstr(kernel, "amx") != NULL      ? LEVEL_AMX
-                               : strstr(kernel, "avx512") != NULL ? LEVEL_AVX512
-                               : strstr(kernel, "avx2") != NULL   ? LEVEL_AVX2
-                                                                  : LEVEL_PLAIN;
+    enum ceiling_level level = strstr(kernel, "amx") != NULL          ? LEVEL_AMX
+                               : strstr(kernel, "avx512bf16") != NULL ? LEVEL_AVX512BF16
+                               : strstr(kernel, "avx512") != NULL     ? LEVEL_AVX512
+                               : strstr(kernel, "avx2") != NULL       ? LEVEL_AVX2
+                                                                      : LEVEL_PLAIN;
 
     return level_is_there(level) ? level : LEVEL_PLAIN;
 }

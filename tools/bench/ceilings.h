@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ceiling_level { LEVEL_PLAIN, LEVEL_AVX2, LEVEL_AVX512, LEVEL_AMX, LEVELS };
+enum ceiling_level { LEVEL_PLAIN, LEVEL_AVX2, LEVEL_AVX512, LEVEL_AVX512BF16, LEVEL_AMX, LEVELS };
 
 struct ceilings;
 
@@ -52,7 +52,8 @@ extern const struct ceiling_functions ceiling_plain;
 #if defined(__x86_64__)
 extern const struct ceiling_functions ceiling_avx2;
 extern const struct ceiling_functions ceiling_avx512;
-extern const struct ceiling_functions ceiling_amx; /* read is NULL */
+extern const struct ceiling_functions ceiling_avx512bf16; /* read is NULL, as of the next */
+extern const struct ceiling_functions ceiling_amx;
 #endif
 
 #endif

@@ -5,7 +5,9 @@
  */
 #include CPU_LEVEL_SIMD
 
+#ifndef VEC_BF16_ALONE
 #include "decode.h"
+#endif
 #ifndef VEC_INT8_ALONE
 #include "prefill.h"
 #endif
@@ -37,14 +39,7 @@ uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
     return prefill_scratch(problem);
 }
 
-void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
-{
-    const uint32_t before = flush_begin();
-    prefill_work(run, work, scratch, false);
-    flush_end(before);
-}
-
-#ifdef VEC_TILES
+#if defined(VEC_TILES) || defined(VEC_BF16_ALONE)
 void NAME(prefill, _rounded_run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     const uint32_t before = flush_begin();
@@ -52,6 +47,15 @@ void NAME(prefill, _rounded_run)(const struct cpu_run *run, const struct attn_wo
     flush_end(before);
 }
 #endif
+#endif
+
+#if !defined(VEC_INT8_ALONE) && !defined(VEC_BF16_ALONE)
+void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
+{
+    const uint32_t before = flush_begin();
+    prefill_work(run, work, scratch, false);
+    flush_end(before);
+}
 
 /* Vectors that are shorter than one of the machine, or in pieces, cannot be read in place; prefill stages
  * them. */

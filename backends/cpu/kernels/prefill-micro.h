@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Micro-kernels of products in f32: scores with query rows in the lanes and keys broadcast, weighted sums
- * with dimensions in the lanes and weights broadcast, and the transposition of queries that the first needs.
+ * Micro-kernels of products by vector instructions: scores with query rows in the lanes and keys broadcast,
+ * weighted sums with dimensions in the lanes and weights broadcast, and the transposition of queries that the
+ * first needs.
  *
  * The operations on one query row and their order never depend on how many rows share a call.
  */
@@ -41,8 +42,8 @@ INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, cons
             UNROLL
             for (uint32_t j = 0; j < keys; j++) {
                 const vec b = vec_broadcast(k + (size_t)j * k_stride + d);
-                a[2 * j] = vec_fma(b, x, a[2 * j]);
-                a[2 * j + 1] = vec_fma(b, y, a[2 * j + 1]);
+                a[2 * j] = product_add(b, x, a[2 * j]);
+                a[2 * j + 1] = product_add(b, y, a[2 * j + 1]);
             }
         }
         UNROLL
@@ -83,13 +84,13 @@ INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v,
     UNROLL
     for (uint32_t i = 0; i < 2 * rows; i++)
         a[i] = vec_zero();
-    for (uint32_t j = 0; j < n; j++, v += v_stride, p += KEY_STRIDE) {
+    for (uint32_t j = 0; j < n; j++, v += v_stride, p += SLOT_NUMBERS * KEY_STRIDE) {
         const vec x = vec_load_f32(v), y = vec_load_f32(v + VEC_LANES);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
             const vec w = vec_broadcast(p + r);
-            a[2 * r] = vec_fma(w, x, a[2 * r]);
-            a[2 * r + 1] = vec_fma(w, y, a[2 * r + 1]);
+            a[2 * r] = product_add(w, x, a[2 * r]);
+            a[2 * r + 1] = product_add(w, y, a[2 * r + 1]);
         }
     }
     UNROLL

@@ -3,17 +3,19 @@
  * Attention of many query rows (prefill, chunks, long drafts): blocks of query rows of one kv head against
  * tiles of keys, which are staged with their values once for all blocks.
  *
- * Products are in f32 or, of a level that has them, by tile instructions: prefill-f32.h and prefill-tiles.h
- * define the same functions. What a row is computed from, and in which order, depends on the keys that it
- * sees alone.
+ * Products are in f32 or, of a level that has them, of bf16 in pairs or by tile instructions: prefill-f32.h,
+ * prefill-bf16.h and prefill-tiles.h define the same functions. What a row is computed from, and in which
+ * order, depends on the keys that it sees alone.
  *
  * Included by level.c behind the operations of a level.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_H
 #define ATTN_CPU_KERNELS_PREFILL_H
 
-#ifdef VEC_TILES
+#if defined(VEC_TILES)
 #include "prefill-tiles.h"
+#elif defined(VEC_BF16_ALONE)
+#include "prefill-bf16.h"
 #else
 #include "prefill-f32.h"
 #endif
