@@ -337,7 +337,6 @@ static void test_pairs(void)
     }
     expect_vec("sum of a pair", 0, bf16_add_pairs(vec_set(1.5f), joined), sums);
 }
-
 #endif
 
 #ifdef VEC_BF16_ALONE
