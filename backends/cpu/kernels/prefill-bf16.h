@@ -18,36 +18,16 @@ INLINE vec product_add(vec x, vec y, vec sum)
 
 #include "prefill-vectors.h"
 
-/* What a tile has that products must know of. */
-struct staged {
-    bool not_finite; /* some value is not */
-};
-
-/* VEC_LANES query rows, and as many of their dimensions, into columns of a panel, two dimensions each. */
-INLINE void panel_pairs(const float *q, size_t q_stride, float *panel)
+static void queries_into_panel(const struct prefill_block *w, const float *rows, float *panel)
 {
     vec a[VEC_LANES];
     UNROLL
     for (uint32_t i = 0; i < VEC_LANES; i++)
-        a[i] = vec_load_f32(q + i * q_stride);
+        a[i] = vec_load_f32(rows + (size_t)i * w->products.row_stride);
     vec_transpose(a);
     UNROLL
     for (uint32_t i = 0; i < VEC_LANES; i += 2)
         bf16_store_pairs((uint16_t *)(void *)(panel + i / 2 * PANEL_ROWS), bf16_pairs(a[i], a[i + 1]));
-}
-
-static void products_queries(struct prefill_block *w)
-{
-    const uint32_t stride = w->products.row_stride, q_panel = w->products.q_panel;
-    float *rows = w->products.rows;
-    for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
-        memset(rows, 0, sizeof *rows * VEC_LANES * stride);
-        for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++)
-            prefill_query(w, r + i, 1, rows + (size_t)i * stride);
-        float *panel = w->products.q + (size_t)(r / PANEL_ROWS) * q_panel + r % PANEL_ROWS;
-        for (uint32_t d = 0; d < w->dim; d += VEC_LANES)
-            panel_pairs(rows + d, stride, panel + (size_t)(d / 2) * PANEL_ROWS);
-    }
 }
 
 /* The vector of key i of a tile, with zeros up to `count` numbers; all zeros if it does not exist. */
@@ -123,7 +103,6 @@ static vec weights_of(const struct prefill_block *w, uint32_t r, const struct pr
     return sum;
 }
 
-/* Turns the scores of a vector of query rows, from r on, into weights. */
 static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
     const vec unit = columns_rules(w, r, tile, vec_set(query_factor(w->run)));
@@ -137,8 +116,6 @@ static void columns_softmax(struct prefill_block *w, uint32_t r, const struct pr
     vec_store(w->m + r, m);
 }
 
-/* Adds values row by row, over the keys that each sees: 0 times a NaN or infinity of another key would not be
- * 0. */
 static void sums_by_row(const struct prefill_block *w, const struct prefill_tile *tile)
 {
     const uint32_t stride = w->products.o_stride;
@@ -156,22 +133,6 @@ static void sums_by_row(const struct prefill_block *w, const struct prefill_tile
             vec_store(o, w->span_empty ? sum : vec_fma(vec_load_f32(o), factor, sum));
         }
     }
-}
-
-/* A staged tile for one block. A key that no row sees may share a pair with one that rows see. */
-static void products_tile(struct prefill_block *w, const struct prefill_tile *tile,
-                          const struct staged *staged, const struct staged *next)
-{
-    const bool whole = tile->unmasked && tile->from % 2 == 0 && tile->to % 2 == 0;
-    (void)next;
-    scores_of(w, tile);
-    for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
-        columns_softmax(w, r, tile);
-    if (staged->not_finite && !whole)
-        sums_by_row(w, tile);
-    else
-        sums(w, tile);
-    w->span_empty = false;
 }
 
 #endif

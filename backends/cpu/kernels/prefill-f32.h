@@ -14,25 +14,9 @@ INLINE vec product_add(vec x, vec y, vec sum)
 
 #include "prefill-vectors.h"
 
-/* What a tile has that products must know of. */
-struct staged {
-    bool not_finite; /* some value is not */
-};
-
-static void products_queries(struct prefill_block *w)
+static void queries_into_panel(const struct prefill_block *w, const float *rows, float *panel)
 {
-    const struct cpu_run *run = w->run;
-    const vec factor = vec_set(query_factor(run));
-    const uint32_t stride = w->products.row_stride, q_panel = w->products.q_panel;
-    float *rows = w->products.rows;
-    for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
-        memset(rows, 0, sizeof *rows * VEC_LANES * stride);
-        for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++)
-            prefill_query(w, r + i, 1, rows + (size_t)i * stride);
-        float *panel = w->products.q + (size_t)(r / PANEL_ROWS) * q_panel + r % PANEL_ROWS;
-        for (uint32_t d = 0; d < w->dim; d += VEC_LANES)
-            panel_transpose(rows + d, stride, factor, panel + (size_t)d * PANEL_ROWS);
-    }
+    panel_transpose(rows, w->products.row_stride, vec_set(query_factor(w->run)), panel);
 }
 
 /* Stages keys or values of a tile, zeros for keys that do not exist. True if some element is not finite. */
@@ -75,7 +59,6 @@ static vec weights_of(const struct prefill_block *w, uint32_t r, const struct pr
     return sum;
 }
 
-/* Turns the scores of a vector of query rows, from r on, into weights. */
 static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
     columns_rules(w, r, tile, vec_set(1)); /* queries were multiplied with the factor of scores */
@@ -89,8 +72,6 @@ static void columns_softmax(struct prefill_block *w, uint32_t r, const struct pr
     vec_store(w->m + r, m);
 }
 
-/* The same row by row, over the keys that each sees: 0 times a NaN or infinity of another key would not be 0.
- */
 static void sums_by_row(const struct prefill_block *w, const struct prefill_tile *tile)
 {
     const uint32_t stride = w->products.o_stride;
@@ -107,21 +88,6 @@ static void sums_by_row(const struct prefill_block *w, const struct prefill_tile
             vec_store(o, w->span_empty ? sum : vec_fma(vec_load_f32(o), factor, sum));
         }
     }
-}
-
-/* A staged tile for one block. */
-static void products_tile(struct prefill_block *w, const struct prefill_tile *tile,
-                          const struct staged *staged, const struct staged *next)
-{
-    (void)next;
-    scores_of(w, tile);
-    for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
-        columns_softmax(w, r, tile);
-    if (staged->not_finite && !tile->unmasked)
-        sums_by_row(w, tile);
-    else
-        sums(w, tile);
-    w->span_empty = false;
 }
 
 #endif

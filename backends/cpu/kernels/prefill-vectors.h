@@ -6,7 +6,7 @@
  * keys. A row's sums are staged: tile (registers), span, total.
  *
  * Included behind what a kind of numbers defines: SLOT_NUMBERS, those of a slot, and product_add, the sum of
- * products of the slots of two vectors and of what was there.
+ * products of the slots of two vectors and of what was there. What else it defines is declared below.
  */
 #ifndef ATTN_CPU_KERNELS_PREFILL_VECTORS_H
 #define ATTN_CPU_KERNELS_PREFILL_VECTORS_H
@@ -25,7 +25,20 @@ struct products {
     float *rows;  /* VEC_LANES queries before they are transposed, or any use; shared too */
 };
 
+/* What a tile has that products must know of. */
+struct staged {
+    bool not_finite; /* some value is not */
+};
+
 #include "prefill-micro.h"
+
+/* VEC_LANES query rows, and as many of their dimensions, into columns of a panel. */
+static void queries_into_panel(const struct prefill_block *w, const float *rows, float *panel);
+/* Turns the scores of a vector of query rows, from r on, into weights. */
+static void columns_softmax(struct prefill_block *w, uint32_t r, const struct prefill_tile *tile);
+/* Adds values row by row, over the keys that each sees: 0 times a NaN or infinity of another key would not be
+ * 0. */
+static void sums_by_row(const struct prefill_block *w, const struct prefill_tile *tile);
 
 /* Padding of staged keys and values, in floats, so that their distance is not a power of two. */
 #define STAGE_PAD 16u
@@ -92,6 +105,20 @@ static void products_open(struct prefill_block *w)
     (void)w;
 }
 
+static void products_queries(struct prefill_block *w)
+{
+    const uint32_t stride = w->products.row_stride, q_panel = w->products.q_panel;
+    float *rows = w->products.rows;
+    for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
+        memset(rows, 0, sizeof *rows * VEC_LANES * stride);
+        for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++)
+            prefill_query(w, r + i, 1, rows + (size_t)i * stride);
+        float *panel = w->products.q + (size_t)(r / PANEL_ROWS) * q_panel + r % PANEL_ROWS;
+        for (uint32_t d = 0; d < w->dim; d += VEC_LANES)
+            queries_into_panel(w, rows + d, panel + (size_t)slots_of(d) * PANEL_ROWS);
+    }
+}
+
 static void scores_of(const struct prefill_block *w, const struct prefill_tile *tile)
 {
     for (uint32_t r = 0; r < w->padded; r += PANEL_ROWS)
@@ -120,6 +147,22 @@ static void sums(const struct prefill_block *w, const struct prefill_tile *tile)
                 rows_sums(SUM_ROWS - 1, n, p + r, v, stride, w->correction + r, w->span_empty, o, stride);
         }
     }
+}
+
+/* A staged tile for one block. A key that no row sees may share a slot with one that rows see. */
+static void products_tile(struct prefill_block *w, const struct prefill_tile *tile,
+                          const struct staged *staged, const struct staged *next)
+{
+    const bool whole = tile->unmasked && tile->from % SLOT_NUMBERS == 0 && tile->to % SLOT_NUMBERS == 0;
+    (void)next;
+    scores_of(w, tile);
+    for (uint32_t r = 0; r < w->padded; r += VEC_LANES)
+        columns_softmax(w, r, tile);
+    if (staged->not_finite && !whole)
+        sums_by_row(w, tile);
+    else
+        sums(w, tile);
+    w->span_empty = false;
 }
 
 /* Nothing is left for later. */
