@@ -294,11 +294,28 @@ static void pick_per_head(struct conform_case *c)
     }
 }
 
+/* The factor of scores, and the amplitude of queries. Programs whose queries are scaled already give 1. */
+static void pick_scale(struct conform_case *c, struct rng *rng)
+{
+    static const double amplitudes[] = {0.25, 1, 1, 1, 4, 25};
+    const struct attn_problem *p = &c->problem;
+    const uint64_t rare = mix(c->seed, 3) % 50;
+
+    c->softmax_scale = rng_chance(rng, 80) ? 1 / sqrtf((float)p->head_dim) : 0.1f;
+    c->amplitude = rng_pick(rng, amplitudes);
+    /* Bounds go by the scores behind a cap; sums of many columns before it round by what they cancel. */
+    if (p->softcap > 0 && p->head_dim > 256 && c->amplitude > 4)
+        c->amplitude = 4;
+    if (rare < 2) {
+        c->softmax_scale = rare == 0 ? 1 : 2;
+        c->amplitude = 0.25;
+    }
+}
+
 /* `effort` is of no matter to given lengths, which may be NULL. */
 static void init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
                  const struct effort *effort, const struct fixed_lengths *lengths, bool write)
 {
-    static const double amplitudes[] = {0.25, 1, 1, 1, 4, 25};
     struct rng rng = {mix(seed, 2)};
     size_t needed;
 
@@ -323,11 +340,7 @@ static void init(struct conform_case *c, const struct attn_problem *problem, uin
     case_pick_mask(c);
     c->slots = need(calloc((size_t)c->slot_count + 1, 1));
     mark_slots(c, &rng);
-    c->softmax_scale = rng_chance(&rng, 80) ? 1 / sqrtf((float)problem->head_dim) : 0.1f;
-    c->amplitude = rng_pick(&rng, amplitudes);
-    /* Bounds go by the scores behind a cap; sums of many columns before it round by what they cancel. */
-    if (problem->softcap > 0 && problem->head_dim > 256 && c->amplitude > 4)
-        c->amplitude = 4;
+    pick_scale(c, &rng);
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
     if (lengths == NULL) {
         pick_injections(c, &rng);
