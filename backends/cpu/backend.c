@@ -160,6 +160,7 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
            host->struct_size < sizeof instance->host ? host->struct_size : sizeof instance->host);
     instance->flags = cpu_flags_detect(instance);
     instance->threads = cpu_threads_option(instance);
+    instance->far = cpu_prefetches_far();
     *host->out_instance = instance;
     *out = &plugin;
     return ATTN_OK;

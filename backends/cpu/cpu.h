@@ -24,6 +24,7 @@ struct attn_instance {
     struct attn_host host; /* in this plugin's size; members that the host does not have are 0 */
     uint32_t flags;        /* features that may be used (cpuflags.c) */
     uint32_t threads;      /* ATTN_THREADS; 0: not set */
+    bool far;              /* cpu_prefetches_far */
 };
 
 struct attn_backend_impl {
@@ -72,6 +73,8 @@ uint32_t cpu_flags_detect(const struct attn_instance *instance);
 uint32_t cpu_level_flags(uint32_t level);
 /* Writes the names of features; "" for none. */
 void cpu_flags_text(uint32_t flags, char *out, size_t size);
+/* Whether decode prefetches into the L2 cache, several steps ahead, on this machine. */
+bool cpu_prefetches_far(void);
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
 

@@ -107,6 +107,8 @@ struct cpu_run {
 
     float *partial_out; /* split workspace, partial O: f32 [split rows, head_dim_vo], normalised */
     float *partial_lse; /* partial LSE: f32 [split rows] */
+
+    bool far; /* decode prefetches into the L2 cache, several steps ahead */
 };
 
 _Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word");

@@ -147,6 +147,7 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
     char *block = attn__address(&scratch->scratch.buffer);
 
     *run = (struct cpu_run){.problem = &plan->problem, .batch = batch};
+    run->far = plan->backend->instance->far;
     run->scale = tensors->softmax_scale;
     run->softcap = plan->problem.softcap;
     run->group = plan->problem.heads / plan->problem.kv_heads;

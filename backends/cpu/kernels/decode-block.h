@@ -43,6 +43,7 @@ struct decode_block {
     uint32_t q_stride, o_stride;
     enum vec_type k_type, v_type;
     float cap;      /* soft cap in units of log2, 0 = none */
+    bool far;       /* prefetches are far ahead */
     bool ints;      /* scores are sums of integers: decode-int8.h */
     bool scaled;    /* scores and weights are multiplied by scales of keys and values */
     bool one_scale; /* they do not depend on the key */

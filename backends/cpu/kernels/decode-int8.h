@@ -109,7 +109,7 @@ INLINE void dots_store(uint32_t rows, uint32_t keys, const dots *a, float *s, ui
 #endif
 
 /* As scores_block, for staged queries; rows * keys is a multiple of 4. */
-INLINE void int8_block(uint32_t rows, uint32_t keys, const char *const *k, const char *const *next,
+INLINE void int8_block(uint32_t rows, uint32_t keys, const char *const *k, const char *const *next, bool far,
                        uint32_t dim, const float *q, uint32_t q_stride, float *s)
 {
     const size_t stride = q_stride * sizeof *q / sizeof(dot_code);
@@ -125,11 +125,8 @@ INLINE void int8_block(uint32_t rows, uint32_t keys, const char *const *k, const
             a[r * n + j] = dot_begin(sum);
     }
     for (uint32_t at = 0; at < full; at += DOT_CODES) {
-        if (at % CACHE_LINE == 0) {
-            UNROLL
-            for (uint32_t j = 0; j < keys; j++)
-                prefetch(next[j] + at);
-        }
+        if (at % CACHE_LINE == 0)
+            prefetch_keys(next, keys, at, far);
         int8_add(rows, keys, k, at, code + at, stride, a);
     }
     if (full < dim)
@@ -143,7 +140,7 @@ INLINE void int8_step(uint32_t rows, const struct step *k, uint32_t dim, const f
     const uint32_t most = rows == 1 ? STEP_KEYS : rows == STEP_ROWS && SCORE_VECS < 16 ? 2 : 4;
     const uint32_t keys = DOT_KEYS == 1 ? most : STEP_KEYS;
     for (uint32_t j = 0; j < STEP_KEYS; j += keys)
-        int8_block(rows, keys, k->now + j, k->next + j, dim, q, q_stride, s + j);
+        int8_block(rows, keys, k->now + j, k->next + j, k->far, dim, q, q_stride, s + j);
 }
 
 #define INT8_STEP_OF(rows)                                                                                   \

@@ -30,11 +30,35 @@
 struct step {
     const char *now[STEP_KEYS];
     const char *next[STEP_KEYS];
+    bool far; /* they are to come into the L2 cache */
 };
 
-INLINE void prefetch(const char *p)
+/* A line of each of `keys` vectors, from byte `at` on. */
+INLINE void prefetch_keys(const char *const *k, uint32_t keys, size_t at, bool far)
 {
-    __builtin_prefetch(p, 0, 3);
+    if (far) {
+        UNROLL
+        for (uint32_t j = 0; j < keys; j++)
+            __builtin_prefetch(k[j] + at, 0, 2);
+    } else {
+        UNROLL
+        for (uint32_t j = 0; j < keys; j++)
+            __builtin_prefetch(k[j] + at, 0, 3);
+    }
+}
+
+/* The lines of n bytes. */
+INLINE void prefetch_bytes(const char *p, size_t n, bool far)
+{
+    if (far) {
+        UNROLL
+        for (size_t at = 0; at < n; at += CACHE_LINE)
+            __builtin_prefetch(p + at, 0, 2);
+    } else {
+        UNROLL
+        for (size_t at = 0; at < n; at += CACHE_LINE)
+            __builtin_prefetch(p + at, 0, 3);
+    }
 }
 
 /* The vector at byte `at` of each key times the vectors of `rows` query rows, added to a[row * keys + key].
@@ -73,21 +97,20 @@ INLINE void scores_add_block(enum vec_type type, uint32_t rows, uint32_t keys, c
 
 /* All of the keys in blocks, with the prefetch of the next ones. */
 INLINE void scores_add_blocks(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
-                              const char *const *next, uint32_t dim, const float *q, uint32_t q_stride,
-                              vec *a)
+                              const char *const *next, bool far, uint32_t dim, const float *q,
+                              uint32_t q_stride, vec *a)
 {
     const size_t step = vec_block_bytes(type), full = vec_row_bytes(type, dim);
     for (size_t at = 0; at < full; at += step, q += ATTN_BLOCK_ELEMENTS) {
-        UNROLL
-        for (uint32_t j = 0; j < keys; j++)
-            prefetch(next[j] + at);
+        prefetch_keys(next, keys, at, far);
         scores_add_block(type, rows, keys, k, at, q, q_stride, a);
     }
 }
 
 /* Scores of `rows` query rows and `keys` keys; rows * keys is a multiple of 4 and at most SCORE_VECS. */
 INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
-                         const char *const *next, uint32_t dim, const float *q, uint32_t q_stride, float *s)
+                         const char *const *next, bool far, uint32_t dim, const float *q, uint32_t q_stride,
+                         float *s)
 {
     vec a[SCORE_VECS];
     UNROLL
@@ -97,13 +120,10 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
     const size_t full = vec_has_blocks(type) ? 0 : dim / VEC_LANES * step;
     size_t at = 0;
     if (vec_has_blocks(type))
-        scores_add_blocks(type, rows, keys, k, next, dim, q, q_stride, a);
+        scores_add_blocks(type, rows, keys, k, next, far, dim, q, q_stride, a);
     for (; at < full; at += step, q += VEC_LANES) {
-        if (at % CACHE_LINE == 0) {
-            UNROLL
-            for (uint32_t j = 0; j < keys; j++)
-                prefetch(next[j] + at);
-        }
+        if (at % CACHE_LINE == 0)
+            prefetch_keys(next, keys, at, far);
         scores_add(type, rows, keys, k, at, q, q_stride, a);
     }
     if (dim % VEC_LANES) /* the query holds zeros where this vector overlaps the last one */
@@ -133,7 +153,7 @@ INLINE void scores_step(enum vec_type type, uint32_t rows, const struct step *k,
 {
     const uint32_t keys = rows == 1 ? STEP_KEYS : rows == STEP_ROWS && SCORE_VECS < 16 ? 2 : 4;
     for (uint32_t j = 0; j < STEP_KEYS; j += keys)
-        scores_block(type, rows, keys, k->now + j, k->next + j, dim, q, q_stride, s + j);
+        scores_block(type, rows, keys, k->now + j, k->next + j, k->far, dim, q, q_stride, s + j);
 }
 
 /* `wide` vectors of the output from element `at` on: out += weight * value over a step. */
@@ -156,9 +176,7 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
             x[i] = vec_load_at(type, v->now[j], at + i * VEC_LANES);
-        UNROLL
-        for (size_t line = 0; line < bytes; line += CACHE_LINE)
-            prefetch(v->next[j] + byte + line);
+        prefetch_bytes(v->next[j] + byte, bytes, v->far);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
             const vec w = vec_broadcast(p + r * SCORE_STRIDE + j);

@@ -259,7 +259,7 @@ INLINE void prefetch_blocks(const struct cursor *cursor, const struct cursor *ne
         const char *base = from->base + (int64_t)head * from->head_stride;
         for (uint32_t j = 0; j < TILE_ROWS; j++)
             for (uint32_t d = 0; d < bytes; d += CACHE_LINE)
-                prefetch(base + offsets[j] + d);
+                __builtin_prefetch(base + offsets[j] + d, 0, 3);
     }
 }
 

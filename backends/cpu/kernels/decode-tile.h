@@ -12,7 +12,7 @@
 #include "decode-micro.h"
 
 /* How many steps the prefetch is ahead. */
-#define STEPS_AHEAD 2u
+#define STEPS_AHEAD(far) ((far) ? 8u : 2u)
 /* Steps of a tile. */
 #define TILE_STEPS (CPU_TILE_KEYS / STEP_KEYS)
 
@@ -124,10 +124,11 @@ INLINE void cursor_get(const struct cursor *cursor, uint32_t step, const char **
 }
 
 /* A step of `cursor`, and for the prefetch the one STEPS_AHEAD further on, which may be of `next`. */
-INLINE void cursor_step(const struct cursor *cursor, const struct cursor *next, uint32_t step,
+INLINE void cursor_step(const struct cursor *cursor, const struct cursor *next, uint32_t step, bool far,
                         struct step *out)
 {
-    const uint32_t steps = cursor->count * cursor->heads, ahead = step + STEPS_AHEAD;
+    const uint32_t steps = cursor->count * cursor->heads, ahead = step + STEPS_AHEAD(far);
+    out->far = far;
     cursor_get(cursor, step, out->now);
     if (ahead < steps)
         cursor_get(cursor, ahead, out->next);

@@ -119,7 +119,7 @@ static void decode_qk(const struct decode_block *w, size_t row, uint32_t rows, c
     for (uint32_t i = 0; i < keys->count * keys->heads; i++) {
         const size_t first = row + (size_t)(i % keys->heads) * w->rows;
         float *s = w->score + first * SCORE_STRIDE + keys->first[i / keys->heads];
-        cursor_step(keys, next, i, &k);
+        cursor_step(keys, next, i, w->far, &k);
         const scores_fn *scores =
             w->ints ? int8_scores_table : scores_table[step_type(w->k_type, &k, w->dim)];
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
@@ -240,7 +240,7 @@ static void decode_pv(const struct decode_block *w, size_t row, uint32_t rows, c
     for (uint32_t i = 0; i < values->count * values->heads; i++) {
         const size_t first = row + (size_t)(i % values->heads) * w->rows;
         const float *p = w->score + first * SCORE_STRIDE + values->first[i / values->heads];
-        cursor_step(values, next, i, &v);
+        cursor_step(values, next, i, w->far, &v);
         const sums_fn *sums = sums_table[step_type(w->v_type, &v, w->dim_vo)];
         for (uint32_t r = 0; r < rows; r += STEP_ROWS) {
             const uint32_t n = rows - r < STEP_ROWS ? rows - r : STEP_ROWS;
@@ -502,6 +502,9 @@ static void decode_work(const struct cpu_run *run, const struct attn_work_item *
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
+    /* The tokens of a single head follow each other, which the processor notices while many rows are
+     * computed. */
+    w.far = run->far && (run->problem->kv_heads > 1 || w.rows <= STEP_ROWS);
     w.one_scale = one_scale(&run->k.scale) && one_scale(&run->v.scale) && run->k_new.base == NULL;
     w.scaled = cpu_has_scales(run) || vec_gain(w.k_type) != 1 || vec_gain(w.v_type) != 1;
 
