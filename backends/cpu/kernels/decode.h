@@ -502,8 +502,7 @@ static void decode_work(const struct cpu_run *run, const struct attn_work_item *
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
-    /* The tokens of a single head follow each other, which the processor notices while many rows are
-     * computed. */
+    /* Tokens of a single head follow each other: the processor reads them ahead while many rows compute. */
     w.far = run->far && (run->problem->kv_heads > 1 || w.rows <= STEP_ROWS);
     w.one_scale = one_scale(&run->k.scale) && one_scale(&run->v.scale) && run->k_new.base == NULL;
     w.scaled = cpu_has_scales(run) || vec_gain(w.k_type) != 1 || vec_gain(w.v_type) != 1;
